@@ -21,7 +21,10 @@ impl EntryId {
     /// The smallest id; nothing is ever stored under it.
     pub const ZERO: EntryId = EntryId { ms: 0, seq: 0 };
     /// The largest id.
-    pub const MAX: EntryId = EntryId { ms: u64::MAX, seq: u64::MAX };
+    pub const MAX: EntryId = EntryId {
+        ms: u64::MAX,
+        seq: u64::MAX,
+    };
 
     /// An id from its two halves.
     #[must_use]
@@ -43,7 +46,10 @@ impl EntryId {
     pub fn previous(self) -> Option<EntryId> {
         match self.seq.checked_sub(1) {
             Some(seq) => Some(EntryId { ms: self.ms, seq }),
-            None => self.ms.checked_sub(1).map(|ms| EntryId { ms, seq: u64::MAX }),
+            None => self
+                .ms
+                .checked_sub(1)
+                .map(|ms| EntryId { ms, seq: u64::MAX }),
         }
     }
 }
@@ -64,7 +70,10 @@ impl FromStr for EntryId {
 
     fn from_str(text: &str) -> Result<EntryId, EntryIdError> {
         let (ms, seq) = text.split_once('-').ok_or(EntryIdError)?;
-        Ok(EntryId { ms: digits(ms)?, seq: digits(seq)? })
+        Ok(EntryId {
+            ms: digits(ms)?,
+            seq: digits(seq)?,
+        })
     }
 }
 
@@ -95,7 +104,10 @@ impl Fields {
     /// The value of the first field with this name.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&Bytes> {
-        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value)
     }
 
     /// The number of fields.
@@ -113,7 +125,10 @@ impl Fields {
     /// Bytes of all names and values together.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.0.iter().map(|(name, value)| name.len() + value.len()).sum()
+        self.0
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum()
     }
 
     /// The fields in order.
@@ -148,7 +163,11 @@ impl IntoIterator for Fields {
 
 impl<N: Into<Bytes>, V: Into<Bytes>> FromIterator<(N, V)> for Fields {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(iter: I) -> Fields {
-        Fields(iter.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+        Fields(
+            iter.into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
     }
 }
 

@@ -26,7 +26,9 @@ pub type Key = Arc<str>;
 pub enum StoreError {
     /// The store couldn't be reached, or the connection broke before the answer came. Whether a
     /// write happened is not known.
-    #[error("the store at {at} can't be reached: {reason}; check that it runs and that the URL is right")]
+    #[error(
+        "the store at {at} can't be reached: {reason}; check that it runs and that the URL is right"
+    )]
     Unreachable {
         /// Where the store was looked for, without any secret.
         at: String,
@@ -72,9 +74,20 @@ impl StoreError {
         match self {
             StoreError::Unreachable { .. } => true,
             StoreError::Refused { reason, .. } => {
-                const PASSING: [&str; 9] =
-                    ["LOADING", "BUSY", "MASTERDOWN", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "OOM", "MISCONF", "NOREPLICAS"];
-                PASSING.iter().any(|prefix| reason.split([' ', ':']).next() == Some(prefix))
+                const PASSING: [&str; 9] = [
+                    "LOADING",
+                    "BUSY",
+                    "MASTERDOWN",
+                    "READONLY",
+                    "TRYAGAIN",
+                    "CLUSTERDOWN",
+                    "OOM",
+                    "MISCONF",
+                    "NOREPLICAS",
+                ];
+                PASSING
+                    .iter()
+                    .any(|prefix| reason.split([' ', ':']).next() == Some(prefix))
             }
             StoreError::Protocol { .. } | StoreError::Fenced | StoreError::Disk { .. } => false,
         }
@@ -120,7 +133,13 @@ impl Settlement {
     /// Takes the entry off the pending list and does nothing else.
     #[must_use]
     pub fn acknowledge(stream: Key, entry: EntryId) -> Settlement {
-        Settlement { stream, entry, consume: None, appends: Vec::new(), puts: Vec::new() }
+        Settlement {
+            stream,
+            entry,
+            consume: None,
+            appends: Vec::new(),
+            puts: Vec::new(),
+        }
     }
 
     /// Whether there is nothing to it but the acknowledgement.
@@ -247,7 +266,11 @@ pub trait GroupReader: Send {
     /// [`StoreError::Fenced`] when the fence doesn't hold, and nothing was written. On
     /// [`StoreError::Unreachable`] it isn't known what was written; the reader rewinds by itself, and gives
     /// again exactly what was not.
-    async fn settle(&mut self, fence: &Fence, settlements: Vec<Settlement>) -> Result<Vec<Settled>, StoreError>;
+    async fn settle(
+        &mut self,
+        fence: &Fence,
+        settlements: Vec<Settlement>,
+    ) -> Result<Vec<Settled>, StoreError>;
 
     /// A handle that ends a waiting read early, so that an assignment can take effect.
     fn interrupter(&self) -> Box<dyn Interrupt>;
@@ -288,7 +311,12 @@ pub trait Streams: Send + Sync + 'static {
     async fn append(&self, stream: &str, fields: Fields) -> Result<EntryId, StoreError>;
 
     /// Entries of a stream from `from` on, at most `count`.
-    async fn range(&self, stream: &str, from: EntryId, count: usize) -> Result<Vec<Entry>, StoreError>;
+    async fn range(
+        &self,
+        stream: &str,
+        from: EntryId,
+        count: usize,
+    ) -> Result<Vec<Entry>, StoreError>;
 
     /// All fields of a hash; values that aren't UTF-8 are given with replacement characters.
     async fn hash_all(&self, key: &str) -> Result<HashMap<String, String>, StoreError>;

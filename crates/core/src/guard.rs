@@ -1,0 +1,141 @@
+//! The guards that every message passes, in one list.
+//!
+//! A guard looks at what is known of a message and either has nothing against it or objects;
+//! the first that objects decides. It does no I/O: what it needs was looked up before.
+
+use crate::address::{Environment, SiteId};
+use crate::code::{Code, Refusal};
+use crate::policy::{Action, Policy};
+
+/// What a plane knows of a message that asks for admission.
+pub struct Candidate<'a> {
+    /// What is wrong with its form, if anything; found while it was decoded.
+    pub flaw: Option<&'a Refusal>,
+    /// Where it comes from.
+    pub source: &'a SiteId,
+    /// Where it goes to, or why that couldn't be found.
+    pub target: Result<&'a SiteId, &'a Refusal>,
+    /// The environment it comes from.
+    pub environment: &'a Environment,
+    /// The environment of what it is addressed to, where that has one.
+    pub target_environment: Option<&'a Environment>,
+    /// What it wants done.
+    pub command: &'a str,
+}
+
+/// One guard: its name, as it is counted, and its judgement.
+pub struct Guard {
+    /// The name in metrics and logs.
+    pub name: &'static str,
+    judge: fn(&Candidate<'_>, &Policy) -> Option<Refusal>,
+}
+
+/// The guards in their order. This is the only place where the order stands.
+pub const GUARDS: [Guard; 4] = [
+    Guard {
+        name: "shape",
+        judge: shape,
+    },
+    Guard {
+        name: "addressed",
+        judge: addressed,
+    },
+    Guard {
+        name: "environment",
+        judge: environment,
+    },
+    Guard {
+        name: "policy",
+        judge: policy,
+    },
+];
+
+/// An objection: which guard, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Objection {
+    /// The guard's name.
+    pub guard: &'static str,
+    /// Its reason.
+    pub refusal: Refusal,
+}
+
+/// Asks the guards in order and gives the first objection.
+///
+/// # Errors
+/// The [`Objection`].
+pub fn admit(candidate: &Candidate<'_>, policy: &Policy) -> Result<(), Objection> {
+    for guard in &GUARDS {
+        if let Some(refusal) = (guard.judge)(candidate, policy) {
+            return Err(Objection {
+                guard: guard.name,
+                refusal,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn shape(candidate: &Candidate<'_>, _: &Policy) -> Option<Refusal> {
+    candidate.flaw.cloned()
+}
+
+fn addressed(candidate: &Candidate<'_>, _: &Policy) -> Option<Refusal> {
+    candidate.target.err().cloned()
+}
+
+fn environment(candidate: &Candidate<'_>, _: &Policy) -> Option<Refusal> {
+    let target = candidate.target_environment?;
+    (target != candidate.environment).then(|| {
+        let message = format!(
+            "a message from {} can't cross to {target}",
+            candidate.environment
+        );
+        Refusal::new(Code::Environment, message)
+    })
+}
+
+fn policy(candidate: &Candidate<'_>, policy: &Policy) -> Option<Refusal> {
+    let target = candidate.target.ok()?;
+    let decision = policy.decide(candidate.source, target, candidate.command);
+    match decision.action {
+        Action::Allow => None,
+        Action::Deny => Some(Refusal::new(
+            Code::Denied,
+            format!("denied by rule {}: {}", decision.rule, decision.reason),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_guard_that_objects_decides() {
+        let (a, b) = (SiteId::parse("a").unwrap(), SiteId::parse("b").unwrap());
+        let (here, there) = (
+            Environment::parse("testing").unwrap(),
+            Environment::parse("staging").unwrap(),
+        );
+        let policy = Policy::new(Action::Deny);
+        let flaw = Refusal::new(Code::Malformed, "flaw");
+        let lost = Refusal::new(Code::TargetNotFound, "lost");
+        let mut candidate = Candidate {
+            flaw: Some(&flaw),
+            source: &a,
+            target: Err(&lost),
+            environment: &here,
+            target_environment: Some(&there),
+            command: "x",
+        };
+        let guard = |candidate: &Candidate<'_>| admit(candidate, &policy).unwrap_err().guard;
+        assert_eq!(guard(&candidate), "shape");
+        candidate.flaw = None;
+        assert_eq!(guard(&candidate), "addressed");
+        candidate.target = Ok(&b);
+        assert_eq!(guard(&candidate), "environment");
+        candidate.target_environment = Some(&here);
+        assert_eq!(guard(&candidate), "policy");
+        assert!(admit(&candidate, &Policy::new(Action::Allow)).is_ok());
+    }
+}
