@@ -80,7 +80,7 @@ impl Answers {
                 Ok(entries) => {
                     back_off = BackOff::new();
                     for raw in entries {
-                        hand_out(&mut table, &raw, &self.names.daemon);
+                        hand_out(&mut table, &raw, self.names.daemon.as_str());
                         self.last = raw.id;
                     }
                 }

@@ -205,7 +205,7 @@ impl Client {
     /// The site that this client speaks for.
     #[must_use]
     pub fn site(&self) -> &str {
-        &self.inner.names.site
+        self.inner.names.site.as_str()
     }
 
     /// The name of this process within its site.
@@ -267,14 +267,14 @@ impl Client {
         let mut write = Pipeline::new();
         write
             .cmd("XADD")
-            .arg(&self.inner.names.stream)
+            .arg(&*self.inner.names.stream)
             .arg("*")
             .arg(&[
                 ("t", kind),
                 ("i", &id),
                 ("c", command),
                 ("p", &params),
-                ("ss", &self.inner.names.site),
+                ("ss", self.inner.names.site.as_str()),
                 ("sn", &self.inner.node),
                 ("ts", &now_ms().to_string()),
                 ("_rt", target),
@@ -330,9 +330,9 @@ impl Sent {
 /// The id of the stream's last entry, `None` where there is no stream.
 async fn last_id(link: &Link, names: &Names, by: Instant) -> Result<Option<String>, StoreError> {
     let mut ask = Pipeline::new();
-    ask.cmd("EXISTS").arg(&names.stream);
+    ask.cmd("EXISTS").arg(&*names.stream);
     ask.cmd("XREVRANGE")
-        .arg(&names.stream)
+        .arg(&*names.stream)
         .arg("+")
         .arg("-")
         .arg("COUNT")
@@ -363,16 +363,16 @@ async fn register(
     by: Instant,
 ) -> Result<(), StoreError> {
     let params =
-        serde_json::json!({"id": names.site, "environments": [environment], "metadata": {}})
+        serde_json::json!({"id": names.site.as_str(), "environments": [environment], "metadata": {}})
             .to_string();
     let id = random_id()?;
     let mut write = Pipeline::new();
-    write.cmd("XADD").arg(&names.register).arg("*").arg(&[
+    write.cmd("XADD").arg(&*names.register).arg("*").arg(&[
         ("t", "c"),
         ("i", &id),
         ("c", "register_service"),
         ("p", &params),
-        ("ss", &names.site),
+        ("ss", names.site.as_str()),
         ("ts", &now_ms().to_string()),
     ]);
     link.run(&write, by)

@@ -1,16 +1,20 @@
 //! What can go wrong, told apart by what the caller may do about it.
 
+use crossway_core::address::NameError;
+
 /// A [`Client`](crate::Client) couldn't be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// A name holds something that names can't hold.
-    #[error("{what} {name:?} isn't a name: 1 to 128 letters, digits, `-`, `_` or `.`")]
+    #[error("{what} {name:?}: {reason}")]
     Name {
         /// What the name was for.
         what: &'static str,
         /// The name.
         name: String,
+        /// What is wrong with it.
+        reason: NameError,
     },
     /// The URL can't be used. It isn't repeated here, because it may hold a password.
     #[error("the store's URL can't be used: {reason}; it looks like redis://HOST:PORT")]

@@ -1,20 +1,22 @@
-//! The names of keys, and which names may stand in them.
+//! Which keys one site uses, and what may stand in them.
+
+use std::sync::Arc;
+
+use crossway_core::address::{Environment, Keyspace, SiteId, Spelling};
 
 use crate::error::ClientError;
 
-const LONGEST_NAME: usize = 128;
-
-/// Which keys one site uses.
+/// The keys of one site.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
     /// The site.
-    pub(crate) site: String,
+    pub(crate) site: SiteId,
     /// The site's stream, where it writes and reads.
-    pub(crate) stream: String,
+    pub(crate) stream: Arc<str>,
     /// The stream where a new site makes itself known.
-    pub(crate) register: String,
+    pub(crate) register: Arc<str>,
     /// The word by which the daemon signs.
-    pub(crate) daemon: String,
+    pub(crate) daemon: SiteId,
 }
 
 impl Names {
@@ -25,41 +27,35 @@ impl Names {
         keyspace: &str,
         hash_tags: bool,
     ) -> Result<Names, ClientError> {
-        let named = [
-            ("the site", site),
-            ("the environment", environment),
-            ("the namespace", namespace),
-            ("the keyspace word", keyspace),
-        ];
-        for (what, name) in named {
-            if !is_name(name) {
-                return Err(ClientError::Name {
-                    what,
-                    name: name.to_owned(),
-                });
-            }
-        }
-        let tag = |name: &str| {
-            if hash_tags {
-                format!("{{{name}}}")
-            } else {
-                name.to_owned()
-            }
+        let named = |what, name: &str| {
+            let name = name.to_owned();
+            move |reason| ClientError::Name { what, name, reason }
         };
+        let site_id = SiteId::parse(site).map_err(named("the site", site))?;
+        let environment =
+            Environment::parse(environment).map_err(named("the environment", environment))?;
+        let spelling = if hash_tags {
+            Spelling::Tagged
+        } else {
+            Spelling::Bare
+        };
+        let keys = Keyspace::new(
+            namespace,
+            keyspace,
+            spelling,
+            std::slice::from_ref(&environment),
+        )
+        .map_err(named(
+            "the namespace or keyspace word of",
+            &format!("{namespace}:{keyspace}"),
+        ))?;
         Ok(Names {
-            site: site.to_owned(),
-            stream: format!("{}:{keyspace}:unified:{environment}", tag(site)),
-            register: format!("{}:{keyspace}:register", tag(namespace)),
-            daemon: namespace.to_owned(),
+            stream: keys.unified(&site_id, &environment).key,
+            register: keys.register(),
+            daemon: keys.namespace().clone(),
+            site: site_id,
         })
     }
-}
-
-fn is_name(text: &str) -> bool {
-    (1..=LONGEST_NAME).contains(&text.len())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
 #[cfg(test)]
@@ -69,12 +65,12 @@ mod tests {
     #[test]
     fn a_site_has_its_stream_in_both_spellings() {
         let plain = Names::new("shop", "staging", "gnode", "gnode", false).unwrap();
-        assert_eq!(plain.stream, "shop:gnode:unified:staging");
-        assert_eq!(plain.register, "gnode:gnode:register");
+        assert_eq!(&*plain.stream, "shop:gnode:unified:staging");
+        assert_eq!(&*plain.register, "gnode:gnode:register");
         let tagged = Names::new("shop", "staging", "top", "word", true).unwrap();
-        assert_eq!(tagged.stream, "{shop}:word:unified:staging");
-        assert_eq!(tagged.register, "{top}:word:register");
-        assert_eq!(tagged.daemon, "top");
+        assert_eq!(&*tagged.stream, "{shop}:word:unified:staging");
+        assert_eq!(&*tagged.register, "{top}:word:register");
+        assert_eq!(tagged.daemon.as_str(), "top");
     }
 
     #[test]

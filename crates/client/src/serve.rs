@@ -375,7 +375,7 @@ where
             let mut write = Pipeline::new();
             write
                 .cmd("XACK")
-                .arg(&self.serve.names.stream)
+                .arg(&*self.serve.names.stream)
                 .arg(&self.serve.group)
                 .arg(&passed);
             if let Err(error) = self
@@ -407,7 +407,7 @@ where
         }
         command
             .arg("STREAMS")
-            .arg(&self.serve.names.stream)
+            .arg(&*self.serve.names.stream)
             .arg(from);
         self.ask(connection, &command).await.map(read_entries)
     }
@@ -419,7 +419,7 @@ where
     ) -> Result<Vec<Raw>, StoreError> {
         let mut command = redis::cmd("XAUTOCLAIM");
         command
-            .arg(&self.serve.names.stream)
+            .arg(&*self.serve.names.stream)
             .arg(&self.serve.group)
             .arg(&self.consumer)
             .arg(self.serve.claim_after.as_millis() as u64)
@@ -469,7 +469,7 @@ where
     /// Takes this process's name off the group's list, unless something is still pending under it.
     /// Where the store doesn't know how, the name stays; it does no harm.
     async fn leave(&self) {
-        let (stream, group) = (&self.serve.names.stream, &self.serve.group);
+        let (stream, group) = (&*self.serve.names.stream, &self.serve.group);
         let by = Instant::now() + Duration::from_secs(2);
         let mut ask = Pipeline::new();
         ask.cmd("XPENDING")
@@ -553,13 +553,13 @@ impl Answering {
             }
             write
                 .cmd("XADD")
-                .arg(&self.serve.names.stream)
+                .arg(&*self.serve.names.stream)
                 .arg("*")
                 .arg(&fields);
         }
         write
             .cmd("XACK")
-            .arg(&self.serve.names.stream)
+            .arg(&*self.serve.names.stream)
             .arg(&self.serve.group)
             .arg(&self.entry);
         write
@@ -589,7 +589,7 @@ async fn make_group(link: &Link, names: &Names, group: &str) -> Result<(), Store
     write
         .cmd("XGROUP")
         .arg("CREATE")
-        .arg(&names.stream)
+        .arg(&*names.stream)
         .arg(group)
         .arg("0")
         .arg("MKSTREAM");

@@ -1,1 +1,16 @@
-fn main() {}
+//! Carries messages across borders: between services, between nodes, between realms.
+
+mod admin;
+mod cli;
+mod config;
+mod logging;
+mod manifest;
+mod planes;
+mod reload;
+mod signals;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run(std::env::args_os())
+}
