@@ -4,7 +4,6 @@ mod admin;
 mod cli;
 mod config;
 mod logging;
-mod manifest;
 mod planes;
 mod reload;
 mod signals;

@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use crate::config::{self, Config, Faults};
+use crate::config::{self, Faults, Loaded};
 use crate::logging::Logging;
 
 /// Where a configuration comes from, so that it can be read again.
@@ -26,16 +26,16 @@ impl Source {
     ///
     /// # Errors
     /// [`Faults`].
-    pub(crate) fn read(&self) -> Result<Config, Faults> {
+    pub(crate) fn read(&self) -> Result<Loaded, Faults> {
         // A variable that isn't Unicode can't name or hold anything of ours.
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        let mut config = config::load(self.file.as_deref(), environment)?;
+        let mut loaded = config::load(self.file.as_deref(), environment)?;
         if let Some(data_dir) = &self.data_dir {
-            config.data_dir.clone_from(data_dir);
+            loaded.config.data_dir.clone_from(data_dir);
         }
-        Ok(config)
+        Ok(loaded)
     }
 }
 
@@ -56,16 +56,16 @@ enum Outcome {
 /// Reads the configuration again when asked, and hands it on if it is sound.
 pub(crate) struct Reload {
     source: Source,
-    current: watch::Sender<Arc<Config>>,
+    current: watch::Sender<Arc<Loaded>>,
     logging: Logging,
     counts: Family<Labels, Counter>,
 }
 
 impl Reload {
-    /// A reloader whose readers begin with `config`.
+    /// A reloader whose readers begin with `loaded`.
     pub(crate) fn new(
         source: Source,
-        config: Config,
+        loaded: Loaded,
         logging: Logging,
         registry: &mut Registry,
     ) -> Reload {
@@ -78,7 +78,7 @@ impl Reload {
             "Times that the configuration was read again, by what came of it",
             counts.clone(),
         );
-        let (current, _) = watch::channel(Arc::new(config));
+        let (current, _) = watch::channel(Arc::new(loaded));
         Reload {
             source,
             current,
@@ -88,7 +88,7 @@ impl Reload {
     }
 
     /// The configuration as it stands, and each that follows.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<Config>> {
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Arc<Loaded>> {
         self.current.subscribe()
     }
 
@@ -97,7 +97,7 @@ impl Reload {
         let source = self.source.clone();
         let read = tokio::task::spawn_blocking(move || source.read()).await;
         let result = match read {
-            Ok(Ok(config)) => self.apply(config),
+            Ok(Ok(loaded)) => self.apply(loaded),
             Ok(Err(faults)) => {
                 for fault in faults.to_string().lines() {
                     tracing::error!(fault, "the new configuration is refused, the old one stays");
@@ -112,21 +112,21 @@ impl Reload {
         self.counts.get_or_create(&Labels { result }).inc();
     }
 
-    fn apply(&self, config: Config) -> Outcome {
+    fn apply(&self, loaded: Loaded) -> Outcome {
         let old = self.current.borrow().clone();
-        if *old == config {
+        if *old == loaded {
             tracing::info!("the configuration was read again; nothing changed");
             return Outcome::unchanged;
         }
-        let later = config::needs_restart(&old, &config);
+        let later = config::needs_restart(&old.config, &loaded.config);
         if !later.is_empty() {
             tracing::warn!(
                 keys = later.join(", "),
                 "these changes take effect with the next start"
             );
         }
-        self.logging.set_level(&config.log.level);
-        self.current.send_replace(Arc::new(config));
+        self.logging.set_level(&loaded.config.log.level);
+        self.current.send_replace(Arc::new(loaded));
         tracing::info!("the configuration was read again and is in effect");
         Outcome::applied
     }

@@ -1,11 +1,12 @@
 //! `crossway inspect …`: what needs no store.
 
 use clap::Subcommand;
+use crossway_core::address::Environment;
+use crossway_relay::Manifest;
 use serde_json::json;
 
 use super::output::Output;
-use super::{Answer, CliError, argument};
-use crate::manifest::Manifest;
+use super::{Answer, CliError, Common, argument};
 
 /// What to look into.
 #[derive(Debug, Subcommand)]
@@ -18,14 +19,14 @@ pub(super) enum Inspect {
 }
 
 impl Inspect {
-    pub(super) fn run(self, output: Output) -> Result<Answer, CliError> {
+    pub(super) fn run(self, common: &Common, output: Output) -> Result<Answer, CliError> {
         match self {
-            Inspect::Manifest { file } => manifest(&file, output),
+            Inspect::Manifest { file } => manifest(&file, common, output),
         }
     }
 }
 
-fn manifest(file: &str, output: Output) -> Result<Answer, CliError> {
+fn manifest(file: &str, common: &Common, output: Output) -> Result<Answer, CliError> {
     let name = file.strip_prefix('@').unwrap_or(file);
     let argument = if name == "-" {
         name.to_owned()
@@ -33,19 +34,42 @@ fn manifest(file: &str, output: Output) -> Result<Answer, CliError> {
         format!("@{name}")
     };
     let text = argument::text("the manifest", &argument)?;
-    let manifest =
-        Manifest::parse(&text).map_err(|error| CliError::Input(format!("{name}{error}")))?;
+    let config = common.configuration()?;
+    let keys = config
+        .relay
+        .keyspace()
+        .map_err(|error| CliError::Input(error.to_string()))?;
+    let manifest = Manifest::parse(&text, &keys).map_err(|error| {
+        CliError::Input(format!("{name}: {}", error.to_string().replace('\n', " ")))
+    })?;
+    let mut sites = Vec::new();
     let mut lines = String::new();
-    for site in &manifest.sites {
-        let environments: Vec<&str> = site.environments.iter().map(|name| name.as_str()).collect();
-        lines.push_str(&format!("site {}  {}\n", site.id, environments.join(",")));
-        for entity in &site.entities {
-            lines.push_str(&format!("entity {}  of {}\n", entity.id, site.id));
+    for service in &manifest.services {
+        let environments: Vec<&str> = service
+            .environments
+            .iter()
+            .map(Environment::as_str)
+            .collect();
+        lines.push_str(&format!(
+            "site {}  {}\n",
+            service.site,
+            environments.join(",")
+        ));
+        let mut entities = Vec::new();
+        for (entity, metadata) in &service.entities {
+            lines.push_str(&format!("entity {entity}  of {}\n", service.site));
+            entities.push(json!({"id": entity.as_str(), "metadata": metadata}));
         }
+        sites.push(json!({
+            "id": service.site.as_str(),
+            "environments": environments,
+            "entities": entities,
+            "metadata": service.metadata,
+        }));
     }
     if lines.is_empty() {
         lines.push_str("it would register nothing");
     }
-    output.answer(&json!(manifest), lines)?;
+    output.answer(&json!({"sites": sites}), lines)?;
     Ok(Answer::Yes)
 }

@@ -115,7 +115,7 @@ impl Common {
     }
 
     fn configuration(&self) -> Result<Config, CliError> {
-        Ok(self.source().read()?)
+        Ok(self.source().read()?.config)
     }
 
     fn store_url(&self, config: &Config) -> Result<StoreUrl, CliError> {
@@ -139,7 +139,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Up(up) => runtime(true).and_then(|on| on.block_on(up.run(&cli.common, output))),
         Command::Check(check) => check.run(output),
         Command::Schema => schema::run(output),
-        Command::Inspect(inspect) => inspect.run(output),
+        Command::Inspect(inspect) => inspect.run(&cli.common, output),
         Command::Send(send) => {
             runtime(false).and_then(|on| on.block_on(send.run(&cli.common, output)))
         }

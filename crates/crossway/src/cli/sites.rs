@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use crossway_core::address::SiteId;
+use crossway_relay::StoredSite;
 use serde_json::{Map, Value, json};
 
 use super::output::Output;
@@ -104,8 +105,11 @@ impl Add {
         let key = store.keys.sites().clone();
         let added = !store.hash_has(&key, site.as_str()).await?;
         if added {
-            let record =
-                json!({"environments": self.env, "metadata": metadata, "registered_at": now_ms()});
+            let record = json!(StoredSite {
+                environments: self.env.clone(),
+                metadata,
+                registered_at: now_ms()
+            });
             store
                 .hash_set(&key, site.as_str(), &record.to_string())
                 .await?;

@@ -55,14 +55,15 @@ impl Up {
             data_dir: self.data_dir,
             ..common.source()
         };
-        let config = source.read()?;
+        let loaded = source.read()?;
+        let config = loaded.config.clone();
         let logging = Logging::start(&config.log);
         let mut signals = Signals::listen().map_err(UpError::Signals)?;
         let mut registry = Registry::default();
         let readiness = Readiness::new();
 
-        let reload = Reload::new(source, config.clone(), logging, &mut registry);
-        let planes = Planes::build(&config, &mut registry, &readiness)
+        let reload = Reload::new(source, loaded.clone(), logging, &mut registry);
+        let planes = Planes::build(&loaded, &mut registry, &readiness)
             .await
             .map_err(UpError::from)?;
         let admin = Admin::bind(config.admin.listen)

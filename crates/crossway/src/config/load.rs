@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 
+use crossway_relay::Manifest;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer};
@@ -10,6 +11,7 @@ use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 use super::Config;
 use super::checks;
 use super::fault::{Fault, Faults, Place, reword};
+use super::manifest;
 use super::overrides::Overrides;
 use super::place::{line_and_column, span_of, take_out, value_at};
 
@@ -18,6 +20,15 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Where faults stop being counted: whoever has this many has one that repeats.
 const MAX_FAULTS: usize = 50;
 
+/// A configuration, and what it names.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Loaded {
+    /// The configuration.
+    pub(crate) config: Config,
+    /// The sites of the file that `relay.manifest` names; none where it names none.
+    pub(crate) manifest: Manifest,
+}
+
 /// Reads the configuration from `file`, if any, with `environment` laid over it.
 ///
 /// # Errors
@@ -25,7 +36,7 @@ const MAX_FAULTS: usize = 50;
 pub(crate) fn load(
     file: Option<&Path>,
     environment: impl IntoIterator<Item = (String, String)>,
-) -> Result<Config, Faults> {
+) -> Result<Loaded, Faults> {
     let (name, text) = match file {
         Some(file) => (file.display().to_string(), read(file)?),
         None => ("the built-in defaults".to_owned(), String::new()),
@@ -80,7 +91,7 @@ pub(super) fn parse(
     name: &str,
     text: &str,
     environment: &[(String, String)],
-) -> Result<Config, Faults> {
+) -> Result<Loaded, Faults> {
     let at = |span: &Range<usize>| {
         let (line, column) = line_and_column(text, span.start);
         Place::At {
@@ -161,8 +172,10 @@ fn checked(
     table: &DeTable<'_>,
     overrides: &Overrides<'_>,
     at: &dyn Fn(&Range<usize>) -> Place,
-) -> Result<Config, Faults> {
-    let faults: Vec<Fault> = checks::contradictions(&config)
+) -> Result<Loaded, Faults> {
+    let mut found = checks::contradictions(&config);
+    let manifest = manifest::read(&config).map_err(|fault| found.push(fault));
+    let faults: Vec<Fault> = found
         .into_iter()
         .map(|found| {
             let span = span_of(table, found.key).unwrap_or_default();
@@ -178,10 +191,9 @@ fn checked(
             }
         })
         .collect();
-    if faults.is_empty() {
-        Ok(config)
-    } else {
-        Err(collected(faults))
+    match (manifest, faults.as_slice()) {
+        (Ok(manifest), []) => Ok(Loaded { config, manifest }),
+        _ => Err(collected(faults)),
     }
 }
 

@@ -4,6 +4,7 @@
 mod checks;
 mod fault;
 mod load;
+mod manifest;
 mod overrides;
 mod place;
 mod values;
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use checks::needs_restart;
 pub(crate) use fault::Faults;
-pub(crate) use load::load;
+pub(crate) use load::{Loaded, load};
 pub(crate) use values::{
     EnvironmentName, Filter, Limit, Milliseconds, Secret, SiteName, Store, StoreUrl,
 };
@@ -177,9 +178,9 @@ impl Default for Relay {
             discovery: Discovery::default(),
             manifest: None,
             group: SiteName::literal("crossway"),
-            // A batch of 256 of them is 256 MiB: more than that isn't a message.
-            max_entry_bytes: Limit::literal(1 << 20),
-            max_fields: Limit::literal(256),
+            // A document or a picture fits; what doesn't is better kept elsewhere and referred to.
+            max_entry_bytes: Limit::literal(8 << 20),
+            max_fields: Limit::literal(512),
             // Ten times what has been measured.
             max_sites: NonZeroUsize::MIN.saturating_add(99_999),
         }
