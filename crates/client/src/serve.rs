@@ -24,7 +24,7 @@ use crate::store::{Raw, Store, entries, is_an_answer, read_entries};
 
 /// How long one read waits, and so how long a stop waits for it.
 const BLOCK: Duration = Duration::from_millis(500);
-/// Entries in one read.
+/// The most entries in one read.
 const COUNT: usize = 64;
 /// How long an answer is tried to be written before it is left to whoever takes the command up.
 const SETTLE_WITHIN: Duration = Duration::from_secs(30);
@@ -401,7 +401,7 @@ where
             .arg(&self.serve.group)
             .arg(&self.consumer)
             .arg("COUNT")
-            .arg(COUNT);
+            .arg(self.count());
         if from == ">" {
             command.arg("BLOCK").arg(BLOCK.as_millis() as u64);
         }
@@ -410,6 +410,15 @@ where
             .arg(&*self.serve.names.stream)
             .arg(from);
         self.ask(connection, &command).await.map(read_entries)
+    }
+
+    /// No more than can be worked on at once: what waits here could be taken for abandoned. One
+    /// place is held by whoever reads.
+    fn count(&self) -> usize {
+        self.permits
+            .available_permits()
+            .saturating_add(1)
+            .min(COUNT)
     }
 
     /// Takes over what another process read and didn't settle for too long.
@@ -425,7 +434,7 @@ where
             .arg(self.serve.claim_after.as_millis() as u64)
             .arg("0-0")
             .arg("COUNT")
-            .arg(COUNT);
+            .arg(self.count());
         let value = self.ask(connection, &command).await?;
         let Value::Array(parts) = value else {
             return Ok(Vec::new());
