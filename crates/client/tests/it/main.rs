@@ -1,0 +1,6 @@
+//! The client against a real store.
+
+mod calls;
+mod relay;
+mod serving;
+mod store;
