@@ -3,6 +3,7 @@
 mod admin;
 mod cli;
 mod config;
+mod identity;
 mod logging;
 mod planes;
 mod reload;

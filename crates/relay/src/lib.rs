@@ -29,6 +29,7 @@ mod relay;
 mod reply;
 
 pub use counters::Counters;
+pub use ids::random_name;
 pub use manifest::{Manifest, Registration, RegistrationError, StoredEntity, StoredSite};
 pub use options::{Discovery, RelayOptions};
 pub use relay::{Readiness, Relay, RelayError};
