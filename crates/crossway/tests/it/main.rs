@@ -1,12 +1,17 @@
-//! The program from the outside: arguments, standard output and error, exit status.
+//! What the program promises, kept with real processes and real servers.
+
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
     clippy::indexing_slicing,
     reason = "a test's own parts may panic: that is its report"
 )]
 
 mod cli;
 mod config;
+mod losses;
 mod program;
 mod store;
+mod traffic;
 mod up;
