@@ -4,8 +4,14 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::indexing_slicing
+    clippy::indexing_slicing,
+    reason = "a test's own parts may panic: that is its report"
 )]
 
+mod cli;
+mod config;
 mod losses;
+mod program;
+mod store;
 mod traffic;
+mod up;
