@@ -35,12 +35,8 @@ codes! {
     Malformed = "RELAY.MALFORMED", "give the entry a type in `t`, a name in `c`, and UTF-8 in every field";
     /// The entry is over the configured size or number of fields.
     TooLarge = "RELAY.TOO_LARGE", "send less, or raise `relay.max_entry_bytes` or `relay.max_fields`";
-    /// What `_rt` holds can't be the address of anything.
-    BadTarget = "RELAY.BAD_TARGET", "name a site, an entity, a whole stream key or an address of another plane";
     /// `_rt` names nothing that is registered.
     TargetNotFound = "RELAY.TARGET_NOT_FOUND", "see `crossway sites` for what is registered";
-    /// The address belongs to a plane that this daemon doesn't run.
-    PlaneOff = "RELAY.PLANE_OFF", "turn that plane on in the configuration";
     /// Source and target are in different environments.
     Environment = "RELAY.ENVIRONMENT", "address the target in the sender's own environment";
     /// A policy rule, or the default, forbids it.

@@ -17,10 +17,10 @@ pub struct Candidate<'a> {
     pub target: Result<&'a SiteId, &'a Refusal>,
     /// The environment it comes from.
     pub environment: &'a Environment,
-    /// The environment of what it is addressed to, where that has one.
+    /// The environment it would arrive in; `None` where the target has no part in any it could reach.
     pub target_environment: Option<&'a Environment>,
-    /// What it wants done.
-    pub command: &'a str,
+    /// What it wants done, by name; a batch wants several things.
+    pub commands: &'a [&'a str],
 }
 
 /// One guard: its name, as it is counted, and its judgement.
@@ -84,26 +84,30 @@ fn addressed(candidate: &Candidate<'_>, _: &Policy) -> Option<Refusal> {
 }
 
 fn environment(candidate: &Candidate<'_>, _: &Policy) -> Option<Refusal> {
-    let target = candidate.target_environment?;
-    (target != candidate.environment).then(|| {
-        let message = format!(
-            "a message from {} can't cross to {target}",
-            candidate.environment
-        );
-        Refusal::new(Code::Environment, message)
-    })
+    let here = candidate.environment;
+    match candidate.target_environment {
+        Some(there) if there == here => None,
+        Some(there) => Some(Refusal::new(
+            Code::Environment,
+            format!("a message from {here} can't cross to {there}"),
+        )),
+        None => Some(Refusal::new(
+            Code::Environment,
+            format!("the target isn't in {here}"),
+        )),
+    }
 }
 
 fn policy(candidate: &Candidate<'_>, policy: &Policy) -> Option<Refusal> {
     let target = candidate.target.ok()?;
-    let decision = policy.decide(candidate.source, target, candidate.command);
-    match decision.action {
-        Action::Allow => None,
-        Action::Deny => Some(Refusal::new(
-            Code::Denied,
-            format!("denied by rule {}: {}", decision.rule, decision.reason),
-        )),
-    }
+    let denied = candidate.commands.iter().find_map(|command| {
+        let decision = policy.decide(candidate.source, target, command);
+        (decision.action == Action::Deny).then_some(decision)
+    })?;
+    Some(Refusal::new(
+        Code::Denied,
+        format!("denied by rule {}: {}", denied.rule, denied.reason),
+    ))
 }
 
 #[cfg(test)]
@@ -126,7 +130,7 @@ mod tests {
             target: Err(&lost),
             environment: &here,
             target_environment: Some(&there),
-            command: "x",
+            commands: &["x"],
         };
         let guard = |candidate: &Candidate<'_>| admit(candidate, &policy).unwrap_err().guard;
         assert_eq!(guard(&candidate), "shape");

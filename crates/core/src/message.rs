@@ -87,10 +87,11 @@ enum Slot {
     ReplyTo,
     OriginalId,
     ErrorCode,
+    Carried,
     Trace,
 }
 
-const SLOTS: usize = 18;
+const SLOTS: usize = 19;
 
 /// The slot of a field name and its rank among the names of that slot; lower counts first.
 fn slot(name: &[u8], answer: bool) -> Option<(Slot, u8)> {
@@ -134,6 +135,7 @@ fn slot(name: &[u8], answer: bool) -> Option<(Slot, u8)> {
         b"_rr" => (Slot::ReplyTo, 0),
         b"_oi" => (Slot::OriginalId, 0),
         b"_ec" => (Slot::ErrorCode, 0),
+        b"_cr" => (Slot::Carried, 0),
         b"tp" => (Slot::Trace, 0),
         b"traceparent" => (Slot::Trace, 1),
         _ => return None,
@@ -271,10 +273,18 @@ impl<'a> Message<'a> {
             .map(|text| String::from_utf8_lossy(text))
     }
 
-    /// Whether a daemon has written it: it was forwarded to the site, not written by it.
+    /// Of a command or event: whether a daemon has put it into the stream it stands in. A site
+    /// may claim so of its own entries, and only loses by it.
     #[must_use]
     pub fn was_forwarded(&self) -> bool {
         self.value(Slot::ReplyTo).is_some()
+    }
+
+    /// Of an answer: whether a daemon has put it into the stream it stands in, so that it isn't
+    /// taken for an answer by that stream's site.
+    #[must_use]
+    pub fn was_carried(&self) -> bool {
+        self.value(Slot::Carried).is_some()
     }
 
     /// Of an answer: the id it answers.
@@ -361,6 +371,7 @@ impl<'a> Message<'a> {
         self.copy(&mut out, Slot::Result, "r");
         self.copy(&mut out, Slot::Error, "e");
         self.copy(&mut out, Slot::ErrorCode, "_ec");
+        out.push("_cr", label.delivery.clone());
         self.copy(&mut out, Slot::RequestId, "i");
         self.copy(&mut out, Slot::Command, "c");
         self.copy(&mut out, Slot::Params, "p");
@@ -400,7 +411,7 @@ impl<'a> Message<'a> {
 
 /// What is written on an entry that is passed on.
 pub struct Label {
-    /// Its id at the receiver; unused on the way home.
+    /// The delivery id: of a command its id at the receiver, of a reply what it answered there.
     pub delivery: Bytes,
     /// The true source.
     pub source_site: Bytes,
@@ -519,6 +530,7 @@ mod tests {
             ("ri", "mine"),
             ("st", "ok"),
             ("r", "1"),
+            ("_cr", "D"),
             ("ss", "a"),
             ("ds", "b"),
             ("dn", ""),

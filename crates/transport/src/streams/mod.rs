@@ -351,6 +351,10 @@ pub trait Streams: Send + Sync + 'static {
     /// Which of these keys exist.
     async fn exist(&self, keys: &[Key]) -> Result<Vec<bool>, StoreError>;
 
+    /// Shortens a stream to about its newest `keep` entries, whoever has or hasn't read them; one
+    /// that doesn't exist is left alone.
+    async fn trim(&self, stream: &str, keep: u64) -> Result<(), StoreError>;
+
     /// Names of streams that match a glob pattern (`*` any run, `?` any one byte).
     async fn scan(&self, pattern: &str) -> Result<Vec<String>, StoreError>;
 

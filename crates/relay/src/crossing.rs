@@ -1,0 +1,391 @@
+//! One crossing, decided.
+//!
+//! [`Crossing::cross`] reads like the sentence: an entry that has arrived is decoded, its target
+//! resolved, admitted, translated, delivered, and its sender answered. It does no I/O; what it
+//! decides is a [`Step`], which the reader carries out.
+
+use bytes::Bytes;
+use crossway_core::address::{
+    Environment, SiteId, SiteStream, StreamKeyError, Target, TargetError,
+};
+use crossway_core::code::{Code, Refusal};
+use crossway_core::entry::{Entry, EntryId};
+use crossway_core::guard::{self, Candidate, Objection};
+use crossway_core::message::{Kind, Label, Message};
+use crossway_core::policy::Policy;
+use crossway_transport::streams::{Append, Settlement};
+
+use crate::answers::{Addressee, Relayed, echo};
+use crate::batch;
+use crate::commands;
+use crate::counters::{NO_GUARD, Outcome};
+use crate::ids::DeliveryIds;
+use crate::options::RelayOptions;
+use crate::registry::Registry;
+use crate::reply::{Answer, Record};
+
+/// What is to be done about an entry.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Settle it.
+    Settle(Decided),
+    /// Run a command of the daemon's own, and answer.
+    Run,
+    /// Ask the store for a name, then decide again.
+    LookUp(SiteId),
+    /// Take in a stream that is addressed by its key, so that its answers are read, then decide again.
+    Adopt(SiteStream),
+}
+
+/// A settlement, and what it is counted and logged as.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) settlement: Settlement,
+    pub(crate) outcome: Outcome,
+    /// Why it was refused, if it was.
+    pub(crate) objection: Option<Objection>,
+    /// It claimed another source than its stream.
+    pub(crate) forged: bool,
+}
+
+/// What has been tried for an entry that could not be decided at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Tried {
+    /// Nothing yet.
+    Nothing,
+    /// The store was asked for the name, or the stream was taken in.
+    Asked,
+    /// That was refused.
+    Refused(Refusal),
+}
+
+/// Where a target was found.
+struct Place {
+    site: SiteId,
+    entity: String,
+    /// Its stream; `None` where the site has no part in the sender's environment.
+    stream: Option<SiteStream>,
+}
+
+/// What looking for a target gave.
+enum Found {
+    Place(Place),
+    /// The name isn't known here; the store may know it.
+    Unknown(SiteId),
+    Refused(Refusal),
+}
+
+/// An entry on its way, with its source told truly.
+struct Arrival<'a> {
+    source: &'a SiteStream,
+    entry: EntryId,
+    message: &'a Message<'a>,
+    target: &'a str,
+}
+
+/// All that a crossing is decided by.
+pub(crate) struct Crossing<'a> {
+    pub(crate) options: &'a RelayOptions,
+    pub(crate) registry: &'a Registry,
+    pub(crate) policy: &'a Policy,
+    pub(crate) now_ms: u64,
+}
+
+impl Crossing<'_> {
+    /// Decides what is to be done about `entry`, read from `source`. `record` is the relay that
+    /// it answers, where there is one.
+    pub(crate) fn cross(
+        &self,
+        source: &SiteStream,
+        entry: &Entry,
+        record: Option<&Record>,
+        tried: &Tried,
+        ids: &mut DeliveryIds,
+    ) -> Step {
+        let message = Message::read(&entry.fields);
+        match (message.kind(), message.target()) {
+            (Some(kind), _) if kind.is_answer() => {
+                self.bring_home(source, entry.id, &message, record)
+            }
+            (_, Some(target)) => {
+                let arrival = Arrival {
+                    source,
+                    entry: entry.id,
+                    message: &message,
+                    target: &target,
+                };
+                self.relay(&arrival, tried, ids)
+            }
+            (Some(kind), None) if commands::is_own(kind, &message) => Step::Run,
+            (Some(_), None) => acknowledge(source, entry.id, Outcome::Passed),
+            (None, None) => acknowledge(source, entry.id, Outcome::Meaningless),
+        }
+    }
+
+    fn relay(&self, arrival: &Arrival<'_>, tried: &Tried, ids: &mut DeliveryIds) -> Step {
+        let found = match tried {
+            Tried::Refused(refusal) => Found::Refused(refusal.clone()),
+            Tried::Nothing | Tried::Asked => self.resolve(arrival),
+        };
+        let place = match found {
+            Found::Place(place) => Ok(place),
+            Found::Refused(refusal) => Err(refusal),
+            Found::Unknown(name)
+                if *tried == Tried::Nothing && arrival.message.flaw().is_none() =>
+            {
+                return Step::LookUp(name);
+            }
+            Found::Unknown(name) => {
+                let reason = format!("no site and no entity is called {}", echo(name.as_str()));
+                Err(Refusal::new(Code::TargetNotFound, reason))
+            }
+        };
+        let (place, stream) = match self.admit(arrival, place) {
+            Ok(admitted) => admitted,
+            Err(objection) => return self.refuse(arrival, objection),
+        };
+        if !self.registry.reads(&stream) && *tried == Tried::Nothing {
+            return Step::Adopt(stream);
+        }
+        // Here `p` is translated, where the formats of source and target differ.
+        self.deliver(arrival, &place.entity, &stream, ids)
+    }
+
+    fn resolve(&self, arrival: &Arrival<'_>) -> Found {
+        let refused = |code, reason: String| {
+            Found::Refused(Refusal::new(
+                code,
+                format!("target {}: {reason}", echo(arrival.target)),
+            ))
+        };
+        match Target::parse(arrival.target, &self.options.keyspace) {
+            Ok(Target::Stream(stream)) if stream.site == *self.options.keyspace.namespace() => {
+                refused(Code::TargetNotFound, "that is the daemon itself".to_owned())
+            }
+            Ok(Target::Stream(stream)) => Found::Place(Place {
+                site: stream.site.clone(),
+                entity: String::new(),
+                stream: Some(stream),
+            }),
+            Ok(Target::Name(name)) => self.find(name, &arrival.source.environment),
+            Ok(Target::Foreign(_)) => refused(
+                Code::TargetNotFound,
+                "the plane of this address isn't on".to_owned(),
+            ),
+            Err(TargetError::Stream(reason @ StreamKeyError::Environment { .. })) => {
+                refused(Code::Environment, reason.to_string())
+            }
+            Err(reason) => refused(Code::TargetNotFound, reason.to_string()),
+        }
+    }
+
+    /// Finds a name: a site's comes before an entity's.
+    fn find(&self, name: SiteId, environment: &Environment) -> Found {
+        if let Some((id, site)) = self.registry.site(name.as_str()) {
+            return Found::Place(Place {
+                site: id.clone(),
+                entity: String::new(),
+                stream: site.stream(environment).cloned(),
+            });
+        }
+        let Some((entity, site)) = self.registry.entity(name.as_str()) else {
+            return Found::Unknown(name);
+        };
+        match self.registry.site(site.as_str()) {
+            Some((id, site)) => Found::Place(Place {
+                site: id.clone(),
+                entity: entity.to_string(),
+                stream: site.stream(environment).cloned(),
+            }),
+            None => Found::Unknown(name),
+        }
+    }
+
+    /// Asks the guards.
+    fn admit(
+        &self,
+        arrival: &Arrival<'_>,
+        place: Result<Place, Refusal>,
+    ) -> Result<(Place, SiteStream), Objection> {
+        let message = arrival.message;
+        let batch = match message.kind() {
+            Some(Kind::BatchCommand) => batch::parse(message.params().map(|p| &**p)),
+            _ => Ok(Vec::new()),
+        };
+        let flaw = message.flaw().or(batch.as_ref().err());
+        let items = batch.as_deref().unwrap_or_default();
+        let commands: Vec<&str> = match items {
+            [] => vec![message.command()],
+            items => items.iter().map(|item| item.command.as_str()).collect(),
+        };
+        let reached = place.as_ref().ok().and_then(|place| place.stream.as_ref());
+        let candidate = Candidate {
+            flaw,
+            source: &arrival.source.site,
+            target: place.as_ref().map(|place| &place.site),
+            environment: &arrival.source.environment,
+            target_environment: reached.map(|stream| &stream.environment),
+            commands: &commands,
+        };
+        guard::admit(&candidate, self.policy)?;
+        match place {
+            Ok(Place {
+                site,
+                entity,
+                stream: Some(stream),
+            }) => Ok((
+                Place {
+                    site,
+                    entity,
+                    stream: None,
+                },
+                stream,
+            )),
+            // The guards object to both; this only keeps the types honest.
+            Ok(Place { stream: None, .. }) => Err(objection(Refusal::new(
+                Code::Environment,
+                "the target isn't in this environment",
+            ))),
+            Err(refusal) => Err(objection(refusal)),
+        }
+    }
+
+    /// Hands over: the forwarded entry, the record of it, the acknowledgement, in one step.
+    fn deliver(
+        &self,
+        arrival: &Arrival<'_>,
+        entity: &str,
+        to: &SiteStream,
+        ids: &mut DeliveryIds,
+    ) -> Step {
+        let Ok(delivery) = ids.draw() else {
+            let reason = "the system has no random bytes for a delivery id";
+            return self.refuse(arrival, objection(Refusal::new(Code::Unavailable, reason)));
+        };
+        let sender = Addressee::of(arrival.message, arrival.entry, arrival.source);
+        let label = Label {
+            delivery: Bytes::copy_from_slice(delivery.as_bytes()),
+            source_site: Bytes::copy_from_slice(arrival.source.site.as_str().as_bytes()),
+            dest_site: Bytes::copy_from_slice(to.site.as_str().as_bytes()),
+            dest_entity: Bytes::copy_from_slice(entity.as_bytes()),
+            reply_to: Bytes::copy_from_slice(arrival.source.key.as_bytes()),
+            now_ms: self.now_ms,
+        };
+        let forwarded = Append {
+            stream: to.key.clone(),
+            fields: arrival.message.forward(&label),
+        };
+        let acknowledgement = sender.acknowledgement(
+            self.options,
+            self.now_ms,
+            &Relayed::new(arrival.target, entity, to),
+        );
+        let answered = arrival.message.kind().is_some_and(Kind::wants_answer);
+        let settlement = Settlement {
+            stream: arrival.source.key.clone(),
+            entry: arrival.entry,
+            consume: None,
+            appends: vec![forwarded, acknowledgement],
+            puts: if answered {
+                vec![Record::put(self.options, &sender, to, &delivery)]
+            } else {
+                Vec::new()
+            },
+        };
+        Step::Settle(Decided {
+            settlement,
+            outcome: Outcome::Relayed,
+            objection: None,
+            forged: arrival.forged(),
+        })
+    }
+
+    fn refuse(&self, arrival: &Arrival<'_>, objection: Objection) -> Step {
+        let sender = Addressee::of(arrival.message, arrival.entry, arrival.source);
+        let settlement = Settlement {
+            appends: vec![sender.refusal(self.options, self.now_ms, &objection.refusal)],
+            puts: vec![sender.poll_refusal(self.options, self.now_ms, &objection.refusal)],
+            ..Settlement::acknowledge(arrival.source.key.clone(), arrival.entry)
+        };
+        Step::Settle(Decided {
+            settlement,
+            outcome: Outcome::Refused,
+            objection: Some(objection),
+            forged: arrival.forged(),
+        })
+    }
+
+    fn bring_home(
+        &self,
+        from: &SiteStream,
+        entry: EntryId,
+        message: &Message<'_>,
+        record: Option<&Record>,
+    ) -> Step {
+        let Some(delivery) = answered_delivery(message, self.options) else {
+            return acknowledge(from, entry, Outcome::Passed);
+        };
+        let Some(record) = record else {
+            return acknowledge(from, entry, Outcome::ReplyUnknown);
+        };
+        let answer = Answer {
+            message,
+            entry,
+            from,
+            delivery,
+            record,
+        };
+        let carried = match message.flaw() {
+            None => answer.carry(self.options, self.now_ms),
+            Some(flaw) => answer.fail(self.options, self.now_ms, flaw),
+        };
+        match carried {
+            Some(settlement) => Step::Settle(Decided {
+                settlement,
+                outcome: Outcome::Answered,
+                objection: None,
+                forged: false,
+            }),
+            None => acknowledge(from, entry, Outcome::ReplyForeign),
+        }
+    }
+}
+
+impl Arrival<'_> {
+    fn forged(&self) -> bool {
+        self.message
+            .claimed_site()
+            .is_some_and(|claimed| claimed != self.source.site.as_str())
+    }
+}
+
+/// The delivery id that an answer is to, unless a daemon itself has written the answer.
+pub(crate) fn answered_delivery<'a>(
+    message: &Message<'a>,
+    options: &RelayOptions,
+) -> Option<&'a str> {
+    let by_daemon = message.was_carried()
+        || message.claimed_site() == Some(options.keyspace.namespace().as_str());
+    let kind = message.kind().is_some_and(Kind::is_answer);
+    message
+        .answers()
+        .filter(|id| kind && !by_daemon && crate::ids::is_delivery(id))
+}
+
+fn objection(refusal: Refusal) -> Objection {
+    Objection {
+        guard: NO_GUARD,
+        refusal,
+    }
+}
+
+/// Only takes an entry off the pending list.
+pub(crate) fn acknowledge(source: &SiteStream, entry: EntryId, outcome: Outcome) -> Step {
+    let settlement = Settlement::acknowledge(source.key.clone(), entry);
+    Step::Settle(Decided {
+        settlement,
+        outcome,
+        objection: None,
+        forged: false,
+    })
+}

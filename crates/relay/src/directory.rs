@@ -1,0 +1,584 @@
+//! What the relay knows: the registry and the policy, compiled and kept current.
+//!
+//! Nothing here is looked up on the store for a message. The store tells when a rule or a site
+//! has changed, in order with the entries that are read ([`crossway_transport::streams::Batch::changed`]);
+//! whoever is told asks for a [`Directory::refresh`] and waits for it before deciding anything,
+//! so a change holds for whatever was sent after it was acknowledged. Only a name that isn't
+//! known is asked of the store before it is refused.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use crossway_core::address::SiteStream;
+use crossway_core::code::{Code, Refusal};
+use crossway_core::policy::Policy;
+use crossway_transport::streams::{HashChange, Key, StoreError, Streams};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::counters::Counters;
+use crate::manifest::{Registration, StoredEntity, StoredSite};
+use crate::options::RelayOptions;
+use crate::registry::Registry;
+
+/// The registry is read again at most this often; names that are missing meanwhile are asked for.
+const REGISTRY_PAUSE: Duration = Duration::from_millis(250);
+
+/// Refreshes that may wait at once; more than readers there can be.
+const REFRESH_QUEUE: usize = 1024;
+
+/// Field of the members' hash that is there as long as the store keeps its data.
+const EPOCH_FIELD: &str = "epoch";
+
+type Refresh = oneshot::Sender<Result<(), StoreError>>;
+
+/// The registry and the policy.
+pub(crate) struct Directory {
+    store: Arc<dyn Streams>,
+    options: ArcSwap<RelayOptions>,
+    policy: ArcSwap<Policy>,
+    registry: RwLock<Registry>,
+    refreshes: mpsc::Sender<Refresh>,
+    /// Counts up whenever the set of streams to be read may have changed.
+    pub(crate) streams_changed: watch::Sender<u64>,
+    loaded: AtomicBool,
+    counters: Arc<Counters>,
+}
+
+/// The task's side of a [`Directory`].
+pub(crate) struct Refresher {
+    directory: Arc<Directory>,
+    refreshes: mpsc::Receiver<Refresh>,
+    /// The rules as they were compiled last.
+    rules: HashMap<String, String>,
+    epoch: Option<String>,
+    registry_read: Option<Instant>,
+    registry_stale: bool,
+}
+
+impl Directory {
+    pub(crate) fn new(
+        store: Arc<dyn Streams>,
+        options: Arc<RelayOptions>,
+        counters: Arc<Counters>,
+    ) -> (Arc<Directory>, Refresher) {
+        let (sender, receiver) = mpsc::channel(REFRESH_QUEUE);
+        let directory = Arc::new(Directory {
+            store,
+            policy: ArcSwap::from_pointee(Policy::new(options.default_policy)),
+            options: ArcSwap::new(options),
+            registry: RwLock::default(),
+            refreshes: sender,
+            streams_changed: watch::Sender::new(0),
+            loaded: AtomicBool::new(false),
+            counters,
+        });
+        let refresher = Refresher {
+            directory: Arc::clone(&directory),
+            refreshes: receiver,
+            rules: HashMap::new(),
+            epoch: None,
+            registry_read: None,
+            registry_stale: true,
+        };
+        (directory, refresher)
+    }
+
+    pub(crate) fn options(&self) -> Arc<RelayOptions> {
+        self.options.load_full()
+    }
+
+    pub(crate) fn set_options(&self, options: Arc<RelayOptions>) {
+        self.options.store(options);
+    }
+
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        self.policy.load_full()
+    }
+
+    pub(crate) fn registry(&self) -> RwLockReadGuard<'_, Registry> {
+        self.registry.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn registry_mut(&self) -> RwLockWriteGuard<'_, Registry> {
+        self.registry
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether everything has been read at least once.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.loaded.load(Ordering::Acquire)
+    }
+
+    fn announce_streams(&self) {
+        self.streams_changed
+            .send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Reads the policy again; what it gives was read after this was called.
+    pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
+        let stopped = || StoreError::Unreachable {
+            at: "the directory".to_owned(),
+            reason: "the relay is stopping".to_owned(),
+        };
+        let (sender, receiver) = oneshot::channel();
+        self.refreshes.send(sender).await.map_err(|_| stopped())?;
+        receiver.await.map_err(|_| stopped())?
+    }
+
+    /// Asks the store for a name that isn't known here.
+    pub(crate) async fn look_up(&self, name: &str) -> Result<(), StoreError> {
+        let options = self.options();
+        let keyspace = &options.keyspace;
+        if let Some(body) = self.store.hash_get(&keyspace.sites(), name).await? {
+            return self.know_site(name, &body).map_or(Ok(()), |()| Ok(()));
+        }
+        let Some(body) = self.store.hash_get(&keyspace.entities(), name).await? else {
+            return Ok(());
+        };
+        let site = {
+            let mut registry = self.registry_mut();
+            if let Err(fault) = registry.put_entity(name, &body) {
+                tracing::warn!(%fault, "registry");
+            }
+            registry.entity(name).map(|(_, site)| site.clone())
+        };
+        if let Some(site) = site
+            && let Some(body) = self
+                .store
+                .hash_get(&keyspace.sites(), site.as_str())
+                .await?
+        {
+            let _ = self.know_site(site.as_str(), &body);
+        }
+        Ok(())
+    }
+
+    /// Takes a site into memory as it lies on the store.
+    fn know_site(&self, name: &str, body: &str) -> Option<()> {
+        let options = self.options();
+        let put = self.registry_mut().put_site(&options.keyspace, name, body);
+        match put {
+            Ok(()) => {
+                self.announce_streams();
+                Some(())
+            }
+            Err(fault) => {
+                tracing::warn!(%fault, "registry");
+                None
+            }
+        }
+    }
+
+    /// Registers a site that isn't there; tells whether it was added.
+    pub(crate) async fn add_site(
+        &self,
+        registration: &Registration,
+        now_ms: u64,
+    ) -> Result<bool, DirectoryError> {
+        let options = self.options();
+        let full = {
+            let registry = self.registry();
+            registry.site(registration.site.as_str()).is_none()
+                && registry.len() >= options.max_sites
+        };
+        if full {
+            let message = format!(
+                "{} sites are registered, which is the limit",
+                options.max_sites
+            );
+            return Err(Refusal::new(Code::RegistryFull, message).into());
+        }
+        let body = to_json(&StoredSite::of(registration, now_ms));
+        let added = self
+            .store
+            .hash_add(&options.keyspace.sites(), registration.site.as_str(), &body)
+            .await?;
+        if added {
+            self.know_site(registration.site.as_str(), &body);
+            tracing::info!(site = %registration.site, "a site was registered");
+        }
+        Ok(added)
+    }
+
+    /// Registers a site, replacing what was known of it.
+    pub(crate) async fn replace_site(
+        &self,
+        registration: &Registration,
+        now_ms: u64,
+    ) -> Result<(), DirectoryError> {
+        if self.add_site(registration, now_ms).await? {
+            return Ok(());
+        }
+        let options = self.options();
+        let body = to_json(&StoredSite::of(registration, now_ms));
+        self.store
+            .hash_set(&options.keyspace.sites(), registration.site.as_str(), &body)
+            .await?;
+        self.know_site(registration.site.as_str(), &body);
+        Ok(())
+    }
+
+    /// Gives a site its entities, all or none; one that belongs to another site stays there.
+    pub(crate) async fn add_entities(
+        &self,
+        registration: &Registration,
+    ) -> Result<(), DirectoryError> {
+        let options = self.options();
+        let site = registration.site.as_str();
+        let mut taken = None;
+        let written = self
+            .store
+            .hash_update(&options.keyspace.entities(), &mut |stored| {
+                taken = registration.entities.keys().find(|id| {
+                    let owner = stored
+                        .get(id.as_str())
+                        .and_then(|body| serde_json::from_str::<StoredEntity>(body).ok());
+                    owner.is_some_and(|entity| entity.site != site)
+                });
+                if taken.is_some() {
+                    return Vec::new();
+                }
+                let entity = |(id, metadata): (
+                    &crossway_core::address::EntityId,
+                    &serde_json::Map<_, _>,
+                )| {
+                    let body = StoredEntity {
+                        site: site.to_owned(),
+                        metadata: metadata.clone(),
+                    };
+                    HashChange::Set(id.to_string(), to_json(&body))
+                };
+                registration.entities.iter().map(entity).collect()
+            })
+            .await?;
+        if let Some(id) = taken {
+            return Err(Refusal::new(
+                Code::NameTaken,
+                format!("entity {id} belongs to another site"),
+            )
+            .into());
+        }
+        let mut registry = self.registry_mut();
+        for change in written {
+            if let HashChange::Set(id, body) = change {
+                let _ = registry.put_entity(&id, &body);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a site and its entities; tells whether it was there.
+    pub(crate) async fn remove_site(&self, site: &str) -> Result<bool, DirectoryError> {
+        let options = self.options();
+        let there = self
+            .store
+            .hash_remove(&options.keyspace.sites(), site)
+            .await?;
+        self.store
+            .hash_update(&options.keyspace.entities(), &mut |stored| {
+                let of_site = |body: &String| {
+                    serde_json::from_str::<StoredEntity>(body)
+                        .is_ok_and(|entity| entity.site == site)
+                };
+                let its_own = stored.iter().filter(|(_, body)| of_site(body));
+                its_own
+                    .map(|(id, _)| HashChange::Remove(id.clone()))
+                    .collect()
+            })
+            .await?;
+        self.reload_registry().await?;
+        Ok(there)
+    }
+
+    /// Takes in a stream that was seen, so that it is read: registers its site, adds its
+    /// environment, or notes its spelling.
+    pub(crate) async fn adopt(
+        &self,
+        stream: &SiteStream,
+        now_ms: u64,
+    ) -> Result<(), DirectoryError> {
+        let known = {
+            let registry = self.registry();
+            registry
+                .site(stream.site.as_str())
+                .is_some_and(|(_, site)| site.stream(&stream.environment).is_some())
+        };
+        let options = self.options();
+        if stream.site == *options.keyspace.namespace() {
+            return Ok(());
+        }
+        if !known {
+            let bare = Registration::bare(stream.site.clone(), stream.environment.clone());
+            if !self.add_site(&bare, now_ms).await? {
+                self.add_environment(stream).await?;
+            }
+        }
+        if options.keyspace.unified(&stream.site, &stream.environment) != *stream
+            && self.registry_mut().saw_other(stream)
+        {
+            self.announce_streams();
+        }
+        Ok(())
+    }
+
+    async fn add_environment(&self, stream: &SiteStream) -> Result<(), DirectoryError> {
+        let options = self.options();
+        let (site, environment) = (stream.site.as_str(), stream.environment.as_str());
+        let sites = options.keyspace.sites();
+        self.store
+            .hash_update(&sites, &mut |stored| {
+                let Some(mut body) = stored
+                    .get(site)
+                    .and_then(|body| serde_json::from_str::<StoredSite>(body).ok())
+                else {
+                    return Vec::new();
+                };
+                if body.environments.is_empty()
+                    || body.environments.iter().any(|name| name == environment)
+                {
+                    return Vec::new();
+                }
+                body.environments.push(environment.to_owned());
+                vec![HashChange::Set(site.to_owned(), to_json(&body))]
+            })
+            .await?;
+        if let Some(body) = self.store.hash_get(&sites, site).await? {
+            self.know_site(site, &body);
+        }
+        Ok(())
+    }
+
+    /// Registers the manifest's sites that aren't there.
+    pub(crate) async fn register_manifest(&self, now_ms: u64) -> Result<(), StoreError> {
+        for registration in &self.options().manifest.services {
+            let added = match self.add_site(registration, now_ms).await {
+                Ok(_) => self.add_entities(registration).await,
+                Err(error) => Err(error),
+            };
+            match added {
+                Ok(()) => {}
+                Err(DirectoryError::Refused(refusal)) => {
+                    tracing::error!(site = %registration.site, %refusal, "a site of the manifest wasn't registered");
+                }
+                Err(DirectoryError::Store(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn reload_registry(&self) -> Result<(), StoreError> {
+        let options = self.options();
+        let keyspace = &options.keyspace;
+        let sites = self.store.hash_all(&keyspace.sites()).await?;
+        let entities = self.store.hash_all(&keyspace.entities()).await?;
+        let (mut fresh, faults) = Registry::compile(keyspace, &sites, &entities);
+        for fault in faults {
+            tracing::warn!(%fault, "registry");
+        }
+        {
+            let mut registry = self.registry_mut();
+            fresh.keep_seen(&registry);
+            self.counters
+                .sites
+                .set(i64::try_from(fresh.len()).unwrap_or(i64::MAX));
+            *registry = fresh;
+        }
+        self.announce_streams();
+        Ok(())
+    }
+
+    /// Which streams that nobody reads yet exist in the other spelling.
+    pub(crate) async fn look_for_other_spellings(&self) -> Result<(), StoreError> {
+        let options = self.options();
+        let candidates: Vec<SiteStream> = {
+            let registry = self.registry();
+            let read: HashSet<SiteStream> = registry.streams();
+            let other = |stream: &SiteStream| {
+                options
+                    .keyspace
+                    .unified_other(&stream.site, &stream.environment)
+            };
+            let plain = registry.sites().flat_map(|(_, site)| {
+                options
+                    .keyspace
+                    .environments()
+                    .iter()
+                    .filter_map(|environment| site.stream(environment))
+            });
+            plain
+                .map(other)
+                .filter(|stream| !read.contains(stream))
+                .collect()
+        };
+        for chunk in candidates.chunks(500) {
+            let keys: Vec<Key> = chunk.iter().map(|stream| Key::clone(&stream.key)).collect();
+            let there = self.store.exist(&keys).await?;
+            for (stream, _) in chunk.iter().zip(there).filter(|(_, there)| *there) {
+                if self.registry_mut().saw_other(stream) {
+                    self.announce_streams();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Refresher {
+    /// Answers refreshes until cancelled.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut retry = Duration::from_millis(50);
+        loop {
+            let due = self.registry_due();
+            let mut waiting = Vec::new();
+            tokio::select! {
+                () = stop.cancelled() => return,
+                first = self.refreshes.recv() => {
+                    let Some(first) = first else { return };
+                    waiting.push(first);
+                    while let Ok(more) = self.refreshes.try_recv() {
+                        waiting.push(more);
+                    }
+                }
+                () = tokio::time::sleep(due.unwrap_or_default()), if due.is_some() => {}
+            }
+            if !waiting.is_empty() {
+                self.registry_stale = true;
+                let outcome = self.read_policy().await;
+                for waiter in waiting {
+                    // Whoever has stopped waiting has stopped altogether.
+                    let _ = waiter.send(outcome.clone());
+                }
+            }
+            if self.registry_due() == Some(Duration::ZERO) {
+                match self.directory.reload_registry().await {
+                    Ok(()) => {
+                        self.registry_stale = false;
+                        retry = Duration::from_millis(50);
+                        self.directory
+                            .loaded
+                            .store(self.epoch.is_some(), Ordering::Release);
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the registry can't be read; what is known stays in force");
+                        retry = (retry * 2).min(Duration::from_secs(2));
+                    }
+                }
+                self.registry_read = Some(Instant::now() + retry - Duration::from_millis(50));
+            }
+        }
+    }
+
+    /// How long until the registry is to be read again, if it is.
+    fn registry_due(&self) -> Option<Duration> {
+        if !self.registry_stale {
+            return None;
+        }
+        let next = self.registry_read.map(|read| read + REGISTRY_PAUSE);
+        Some(next.map_or(Duration::ZERO, |next| {
+            next.saturating_duration_since(Instant::now())
+        }))
+    }
+
+    async fn read_policy(&mut self) -> Result<(), StoreError> {
+        let directory = Arc::clone(&self.directory);
+        let options = directory.options();
+        self.notice_a_loss(&options).await?;
+        let rules = directory.store.hash_all(&options.keyspace.policy()).await?;
+        let (policy, faults) = Policy::compile(
+            options.default_policy,
+            rules.iter().map(|(k, v)| (k.as_str(), v.as_str())),
+        );
+        if rules != self.rules {
+            for fault in faults {
+                tracing::error!(%fault, "a policy rule can't be read and denies what it may speak for");
+            }
+            self.rules = rules;
+        }
+        directory
+            .counters
+            .rules
+            .set(i64::try_from(self.rules.len()).unwrap_or(i64::MAX));
+        directory.policy.store(Arc::new(policy));
+        Ok(())
+    }
+
+    /// A store that has lost everything (a flush, a restart without persistence) would seem to
+    /// have no rules, and so allow what was denied. What was known is written back.
+    async fn notice_a_loss(&mut self, options: &RelayOptions) -> Result<(), StoreError> {
+        let directory = Arc::clone(&self.directory);
+        let members = options.keyspace.members();
+        let found = directory.store.hash_get(&members, EPOCH_FIELD).await?;
+        if found.is_some() && (found == self.epoch || self.epoch.is_none()) {
+            self.epoch = found;
+            return Ok(());
+        }
+        if self.epoch.is_some() && found.is_none() {
+            self.restore(options).await?;
+        }
+        let epoch = crate::ids::random_name();
+        directory
+            .store
+            .hash_add(&members, EPOCH_FIELD, &epoch)
+            .await?;
+        self.epoch = directory.store.hash_get(&members, EPOCH_FIELD).await?;
+        Ok(())
+    }
+
+    async fn restore(&mut self, options: &RelayOptions) -> Result<(), StoreError> {
+        let store = &self.directory.store;
+        let (sites, entities): (Vec<_>, Vec<_>) = {
+            let registry = self.directory.registry();
+            let sites = registry
+                .sites()
+                .map(|(id, site)| (id.to_string(), to_json(site.stored())))
+                .collect();
+            let entities = registry
+                .entities()
+                .map(|(id, _, stored)| (id.to_string(), to_json(stored)))
+                .collect();
+            (sites, entities)
+        };
+        for (pair, rule) in &self.rules {
+            store
+                .hash_add(&options.keyspace.policy(), pair, rule)
+                .await?;
+        }
+        for (id, body) in &sites {
+            store.hash_add(&options.keyspace.sites(), id, body).await?;
+        }
+        for (id, body) in &entities {
+            store
+                .hash_add(&options.keyspace.entities(), id, body)
+                .await?;
+        }
+        self.directory.counters.store_losses.inc();
+        tracing::error!(
+            rules = self.rules.len(),
+            sites = sites.len(),
+            entities = entities.len(),
+            "the store has lost its data: messages that were on it are gone; rules and registrations were written back"
+        );
+        Ok(())
+    }
+}
+
+/// Why a change of the directory didn't happen.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DirectoryError {
+    /// It isn't allowed.
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    /// The store couldn't do it.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+}
+
+/// JSON of a value whose keys are all strings, which can't fail.
+pub(crate) fn to_json(value: &impl serde::Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

@@ -1,0 +1,560 @@
+//! The task that owns a reader: it reads a batch, has each entry decided, and settles them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossway_core::address::SiteStream;
+use crossway_core::code::{Code, Refusal};
+use crossway_core::entry::{Entry, EntryId, Fields};
+use crossway_core::guard::Objection;
+use crossway_core::message::Message;
+use crossway_transport::streams::{
+    Append, Batch, Fence, GroupReader, Key, Read, ReadEntry, Settled, Settlement, StoreError,
+};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::answers::Addressee;
+use crate::counters::{NO_GUARD, Outcome};
+use crate::crossing::Decided;
+use crate::dead::Dead;
+use crate::judge::{Judge, bare, now_ms};
+use crate::relay::{Lease, Shared};
+use crate::reply::Record;
+
+/// The most settlements in one call to the store: what it does at a time holds up everybody else.
+const SETTLE_AT_ONCE: usize = 256;
+
+/// A stream whose entries say nothing is written about at most this often.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// The pause after a batch that the store wouldn't settle.
+const STORE_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a stream is to the relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A site's unified stream.
+    Site(SiteStream),
+    /// Where sites that aren't known register.
+    Register,
+}
+
+/// The streams a reader is to read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Assignment {
+    pub(crate) generation: u64,
+    pub(crate) streams: Arc<HashMap<Key, Source>>,
+}
+
+/// Why a batch was given up; what of it wasn't settled is read again.
+enum GivenUp {
+    /// Another daemon has taken over.
+    Fenced,
+    /// The store couldn't do it now.
+    Store(StoreError),
+}
+
+impl From<StoreError> for GivenUp {
+    fn from(error: StoreError) -> GivenUp {
+        match error {
+            StoreError::Fenced => GivenUp::Fenced,
+            error => GivenUp::Store(error),
+        }
+    }
+}
+
+/// The task's state.
+pub(crate) struct Reader {
+    shared: Arc<Shared>,
+    reader: Box<dyn GroupReader>,
+    assignments: watch::Receiver<Assignment>,
+    /// The generation of the newest assignment that is fully in force: nothing of an older one is in hand.
+    confirmed: watch::Sender<u64>,
+    /// A newer assignment, and the reads that must pass until nothing of the older one is in hand.
+    coming: Option<(u64, u8)>,
+    sources: HashMap<Key, Source>,
+    judge: Judge,
+    written_about: HashMap<Key, Instant>,
+}
+
+impl Reader {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        reader: Box<dyn GroupReader>,
+        assignments: watch::Receiver<Assignment>,
+        confirmed: watch::Sender<u64>,
+    ) -> Reader {
+        Reader {
+            judge: Judge::new(Arc::clone(&shared)),
+            shared,
+            reader,
+            assignments,
+            confirmed,
+            coming: None,
+            sources: HashMap::new(),
+            written_about: HashMap::new(),
+        }
+    }
+
+    /// Reads until cancelled; then what is in hand is settled first.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        self.assignments.mark_changed();
+        while !stop.is_cancelled() {
+            self.take_assignment();
+            if self.sources.is_empty() {
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    changed = self.assignments.changed() => if changed.is_err() { return } else { self.assignments.mark_changed() },
+                }
+                continue;
+            }
+            let mut leases = self.shared.lease.subscribe();
+            let lease = tokio::select! {
+                () = stop.cancelled() => return,
+                lease = Lease::valid(&mut leases) => lease,
+            };
+            let read = tokio::select! {
+                () = stop.cancelled() => return,
+                read = self.reader.read() => read,
+            };
+            let batch = match read {
+                Ok(batch) => batch,
+                Err(error) => {
+                    self.shared.counters.store_errors.inc();
+                    tracing::warn!(%error, "reading");
+                    pause(&stop, STORE_PAUSE).await;
+                    continue;
+                }
+            };
+            let started = Instant::now();
+            let busy = !batch.entries.is_empty();
+            if let Err(reason) = self.handle(batch, &lease.fence).await {
+                self.reader.rewind();
+                self.give_up(reason, &mut leases, &stop).await;
+                continue;
+            }
+            if busy {
+                self.shared
+                    .counters
+                    .crossing
+                    .observe(started.elapsed().as_secs_f64());
+            }
+            self.confirm();
+        }
+    }
+
+    async fn give_up(
+        &mut self,
+        reason: GivenUp,
+        leases: &mut watch::Receiver<Option<Lease>>,
+        stop: &CancellationToken,
+    ) {
+        match reason {
+            GivenUp::Fenced => {
+                tracing::warn!(
+                    "this daemon was taken for dead while it was away; what it had read is left to whoever took over"
+                );
+                // The next round of the membership finds out, and makes all readers anew.
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    _ = leases.changed() => {}
+                }
+            }
+            GivenUp::Store(error) => {
+                self.shared.counters.store_errors.inc();
+                tracing::warn!(%error, "a batch wasn't settled; it is read again");
+            }
+        }
+        pause(stop, STORE_PAUSE).await;
+    }
+
+    fn take_assignment(&mut self) {
+        if !self.assignments.has_changed().unwrap_or(false) {
+            return;
+        }
+        let assignment = self.assignments.borrow_and_update().clone();
+        self.reader
+            .assign(assignment.streams.keys().cloned().collect());
+        // What the read that waits now was asked for comes with the next one, so two must pass.
+        self.coming = Some((assignment.generation, 2));
+        if assignment.streams.is_empty() && self.sources.is_empty() {
+            self.coming = Some((assignment.generation, 1));
+            self.confirm();
+            return;
+        }
+        self.sources.extend(
+            assignment
+                .streams
+                .iter()
+                .map(|(key, source)| (key.clone(), source.clone())),
+        );
+    }
+
+    /// Counts a read that has been settled towards the coming assignment.
+    fn confirm(&mut self) {
+        let Some((generation, left)) = self.coming else {
+            return;
+        };
+        if left > 1 {
+            self.coming = Some((generation, left - 1));
+            return;
+        }
+        self.coming = None;
+        let current = self.assignments.borrow().clone();
+        if current.generation == generation {
+            self.sources
+                .retain(|key, _| current.streams.contains_key(key));
+            self.written_about
+                .retain(|key, _| current.streams.contains_key(key));
+        }
+        self.confirmed.send_replace(generation);
+    }
+
+    async fn handle(&mut self, batch: Batch, fence: &Fence) -> Result<(), GivenUp> {
+        self.report(&batch);
+        if batch.changed || !batch.remade.is_empty() {
+            self.shared.directory.refresh().await?;
+        }
+        if batch.entries.is_empty() {
+            return Ok(());
+        }
+        let records = self.judge.records(&batch.entries).await?;
+        let mut work = Work {
+            decided: Vec::new(),
+            entries: Vec::new(),
+        };
+        let mut rest = batch.entries.into_iter().zip(records);
+        for (read, record) in rest.by_ref() {
+            self.decide(read, record, &mut work, fence).await?;
+            if work.decided.len() >= SETTLE_AT_ONCE {
+                self.flush(&mut work, fence).await?;
+            }
+        }
+        self.flush(&mut work, fence).await
+    }
+
+    fn report(&mut self, batch: &Batch) {
+        if !batch.remade.is_empty() {
+            self.shared
+                .counters
+                .groups_remade
+                .inc_by(batch.remade.len() as u64);
+            tracing::error!(
+                streams = batch.remade.len(),
+                first = batch.remade.first().map(|key| &**key),
+                "consumer groups had vanished and were made again from the beginning: the store was flushed or restarted without its data"
+            );
+        }
+        for key in &batch.not_streams {
+            if self.may_write_about(key) {
+                tracing::warn!(
+                    key = &**key,
+                    "this key isn't a stream; it is left out until it is one"
+                );
+            }
+        }
+    }
+
+    fn may_write_about(&mut self, key: &Key) -> bool {
+        let now = Instant::now();
+        match self.written_about.get(key) {
+            Some(before) if now.duration_since(*before) < QUIET => false,
+            _ => {
+                self.written_about.insert(key.clone(), now);
+                true
+            }
+        }
+    }
+
+    /// Decides one entry; a command of the daemon's own is run, after all before it was settled.
+    async fn decide(
+        &mut self,
+        read: Read,
+        record: Option<Record>,
+        work: &mut Work,
+        fence: &Fence,
+    ) -> Result<(), GivenUp> {
+        let Some(source) = self.sources.get(&read.stream).cloned() else {
+            // Not asked for any more; whoever reads it now is given it again.
+            return Ok(());
+        };
+        let entry = match read.entry {
+            ReadEntry::Whole(entry) => entry,
+            ReadEntry::Oversize {
+                id,
+                bytes,
+                fields,
+                head,
+            } => {
+                let head = Entry { id, fields: head };
+                work.push(
+                    self.judge
+                        .oversize(&source, &head, bytes, fields, record.as_ref()),
+                    source,
+                    head,
+                );
+                return Ok(());
+            }
+            ReadEntry::Gone(id) => {
+                tracing::error!(stream = &*read.stream, entry = %id, "an entry was deleted before it was handled");
+                let decided = bare(read.stream, id, Outcome::Gone);
+                work.push(
+                    decided,
+                    source,
+                    Entry {
+                        id,
+                        fields: Fields::default(),
+                    },
+                );
+                return Ok(());
+            }
+        };
+        match &source {
+            Source::Register => {
+                self.flush(work, fence).await?;
+                let decided = self.judge.register(&read.stream, &entry).await?;
+                work.push(decided, source, entry);
+            }
+            Source::Site(stream) => {
+                match self.judge.cross(stream, &entry, record.as_ref()).await? {
+                    Some(decided) => work.push(decided, source, entry),
+                    None => {
+                        self.flush(work, fence).await?;
+                        let decided = self.judge.command(stream, &entry).await?;
+                        work.push(decided, source, entry);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles what was decided so far.
+    async fn flush(&mut self, work: &mut Work, fence: &Fence) -> Result<(), GivenUp> {
+        if work.decided.is_empty() {
+            return Ok(());
+        }
+        let (decided, entries) = (
+            std::mem::take(&mut work.decided),
+            std::mem::take(&mut work.entries),
+        );
+        let mut notes = Vec::with_capacity(decided.len());
+        let mut settlements = Vec::with_capacity(decided.len());
+        for Decided {
+            settlement,
+            outcome,
+            objection,
+            forged,
+        } in decided
+        {
+            notes.push(Note {
+                stream: settlement.stream.clone(),
+                entry: settlement.entry,
+                outcome,
+                objection,
+                forged,
+            });
+            settlements.push(settlement);
+        }
+        let started = Instant::now();
+        let settled = self.reader.settle(fence, settlements).await?;
+        self.shared
+            .counters
+            .settle
+            .observe(started.elapsed().as_secs_f64());
+        for ((note, settled), (source, entry)) in notes.into_iter().zip(settled).zip(entries) {
+            match settled {
+                Settled::Done => self.record(&note, &entry),
+                Settled::NotPending => self.shared.counters.count(Outcome::Settled),
+                // The record was consumed by another answer, or its time ran out, meanwhile.
+                Settled::Unmet => {
+                    let decided = bare(note.stream.clone(), note.entry, Outcome::ReplyUnknown);
+                    self.settle_one(decided, fence).await?;
+                }
+                Settled::Failed(reason) => self.retry(&source, &entry, reason, fence).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles one entry by itself; `Some` is the store's reason for not doing it.
+    async fn settle_one(
+        &mut self,
+        decided: Decided,
+        fence: &Fence,
+    ) -> Result<Option<String>, GivenUp> {
+        let Decided {
+            settlement,
+            outcome,
+            objection,
+            forged,
+        } = decided;
+        let note = Note {
+            stream: settlement.stream.clone(),
+            entry: settlement.entry,
+            outcome,
+            objection,
+            forged,
+        };
+        let entry = Entry {
+            id: note.entry,
+            fields: Fields::default(),
+        };
+        match self
+            .reader
+            .settle(fence, vec![settlement])
+            .await?
+            .into_iter()
+            .next()
+        {
+            Some(Settled::Failed(reason)) => return Ok(Some(reason)),
+            Some(Settled::Done) => self.record(&note, &entry),
+            Some(Settled::NotPending) | None => self.shared.counters.count(Outcome::Settled),
+            Some(Settled::Unmet) => {}
+        }
+        Ok(None)
+    }
+
+    /// The store refused one of an entry's writes: try again where that may help, then tell the
+    /// sender and keep the entry in the dead stream.
+    async fn retry(
+        &mut self,
+        source: &Source,
+        entry: &Entry,
+        mut reason: String,
+        fence: &Fence,
+    ) -> Result<(), GivenUp> {
+        let options = self.shared.directory.options();
+        let Source::Site(stream) = source else {
+            return self.bury(None, entry, &reason, 1, fence).await;
+        };
+        let lasting = |reason: &str| reason.starts_with("WRONGTYPE");
+        let mut attempts = 1;
+        while attempts < options.max_attempts && !lasting(&reason) {
+            attempts += 1;
+            tokio::time::sleep(Duration::from_millis(20) * attempts).await;
+            let records = [Read {
+                stream: stream.key.clone(),
+                entry: ReadEntry::Whole(entry.clone()),
+            }];
+            let record = self.judge.records(&records).await?.pop().flatten();
+            let Some(decided) = self.judge.cross(stream, entry, record.as_ref()).await? else {
+                break;
+            };
+            match self.settle_one(decided, fence).await? {
+                None => return Ok(()),
+                Some(again) => reason = again,
+            }
+        }
+        self.bury(Some(stream), entry, &reason, attempts, fence)
+            .await
+    }
+
+    async fn bury(
+        &mut self,
+        stream: Option<&SiteStream>,
+        entry: &Entry,
+        reason: &str,
+        attempts: u32,
+        fence: &Fence,
+    ) -> Result<(), GivenUp> {
+        let options = self.shared.directory.options();
+        let Some(stream) = stream else {
+            self.settle_one(
+                bare(options.keyspace.register(), entry.id, Outcome::Meaningless),
+                fence,
+            )
+            .await?;
+            return Ok(());
+        };
+        let refusal = Refusal::new(
+            Code::Undeliverable,
+            format!("the store refused the delivery {attempts} times: {reason}"),
+        );
+        let message = Message::read(&entry.fields);
+        let dead = Dead {
+            stream,
+            entry,
+            refusal: &refusal,
+            attempts,
+            whole: true,
+        }
+        .append(&options, now_ms());
+        let kept = |told: Option<Append>| Decided {
+            settlement: Settlement {
+                appends: [Some(dead.clone()), told].into_iter().flatten().collect(),
+                ..Settlement::acknowledge(stream.key.clone(), entry.id)
+            },
+            outcome: Outcome::Dead,
+            objection: Some(Objection {
+                guard: NO_GUARD,
+                refusal: refusal.clone(),
+            }),
+            forged: false,
+        };
+        let told = message.target().map(|_| {
+            Addressee::of(&message, entry.id, stream).refusal(&options, now_ms(), &refusal)
+        });
+        if self.settle_one(kept(told), fence).await?.is_some()
+            && let Some(reason) = self.settle_one(kept(None), fence).await?
+        {
+            tracing::error!(stream = &*stream.key, entry = %entry.id, %reason, "an entry can't even be kept in the dead stream; it stays pending");
+        }
+        Ok(())
+    }
+
+    /// Counts and, where it is a refusal or meaningless, writes one line.
+    fn record(&mut self, note: &Note, entry: &Entry) {
+        let counters = Arc::clone(&self.shared.counters);
+        counters.count(note.outcome);
+        if note.forged {
+            counters.forged_sources.inc();
+        }
+        if let Some(Objection { guard, refusal }) = &note.objection {
+            counters.refuse(refusal.code, guard);
+            tracing::info!(stream = &*note.stream, entry = %note.entry, code = %refusal.code, guard, reason = %refusal.message, "refused");
+        }
+        match note.outcome {
+            Outcome::Meaningless if self.may_write_about(&note.stream) => {
+                let message = Message::read(&entry.fields);
+                let names = message.names();
+                tracing::warn!(stream = &*note.stream, entry = %note.entry, fields = names, "an entry that says nothing was passed over");
+            }
+            Outcome::ReplyForeign => {
+                tracing::warn!(stream = &*note.stream, entry = %note.entry, "an answer to a command that went to another site was not carried");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is known of a settlement after it was handed to the store.
+struct Note {
+    stream: Key,
+    entry: EntryId,
+    outcome: Outcome,
+    objection: Option<Objection>,
+    forged: bool,
+}
+
+/// Decisions that wait to be settled, with what they were decided on.
+struct Work {
+    decided: Vec<Decided>,
+    entries: Vec<(Source, Entry)>,
+}
+
+impl Work {
+    fn push(&mut self, decided: Decided, source: Source, entry: Entry) {
+        self.decided.push(decided);
+        self.entries.push((source, entry));
+    }
+}
+
+async fn pause(stop: &CancellationToken, time: Duration) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = tokio::time::sleep(time) => {}
+    }
+}

@@ -1,0 +1,177 @@
+//! Bringing an answer home.
+//!
+//! When a command is handed over, a record of it is written under its delivery id, in the same
+//! atomic step. An answer is carried only if it consumes that record, so: once, within the
+//! record's lifetime, and only from the site that the command went to. Neither `_rr` nor
+//! anything else that a service writes has a say in where it goes.
+
+use bytes::Bytes;
+use crossway_core::address::SiteStream;
+use crossway_core::code::{Code, Refusal};
+use crossway_core::entry::EntryId;
+use crossway_core::message::{Label, Message};
+use crossway_transport::streams::{Append, Put, Settlement};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::answers::{Addressee, Polled};
+use crate::directory::to_json;
+use crate::options::RelayOptions;
+
+/// A relay that waits for its reply, as it lies on the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// The stream that the command came from.
+    #[serde(rename = "f")]
+    from: String,
+    /// The request id that its sender knows it by.
+    #[serde(rename = "i")]
+    request_id: String,
+    /// The sender's node.
+    #[serde(rename = "n", default, skip_serializing_if = "String::is_empty")]
+    node: String,
+    /// The stream that it went to.
+    #[serde(rename = "t")]
+    to: String,
+}
+
+impl Record {
+    /// The record of a relay, to be written beside it.
+    pub(crate) fn put(
+        options: &RelayOptions,
+        sender: &Addressee,
+        to: &SiteStream,
+        delivery: &str,
+    ) -> Put {
+        let record = Record {
+            from: sender.stream.key.to_string(),
+            request_id: sender.request_id.clone(),
+            node: sender.node.clone(),
+            to: to.key.to_string(),
+        };
+        Put {
+            key: options.keyspace.awaited(delivery),
+            value: to_json(&record).into(),
+            ttl: options.reply_ttl,
+        }
+    }
+
+    pub(crate) fn parse(value: &[u8]) -> Option<Record> {
+        serde_json::from_slice(value).ok()
+    }
+
+    /// Who waits, if `answering` is the site that was asked.
+    fn sender(&self, options: &RelayOptions, answering: &SiteStream) -> Option<Addressee> {
+        let asked = options.keyspace.parse_unified(&self.to).ok()?;
+        if (&asked.site, &asked.environment) != (&answering.site, &answering.environment) {
+            return None;
+        }
+        let stream = options.keyspace.parse_unified(&self.from).ok()?;
+        Some(Addressee {
+            stream,
+            request_id: self.request_id.clone(),
+            node: self.node.clone(),
+        })
+    }
+}
+
+/// An answer, and what is known of the relay it claims to answer.
+pub(crate) struct Answer<'a> {
+    pub(crate) message: &'a Message<'a>,
+    pub(crate) entry: EntryId,
+    pub(crate) from: &'a SiteStream,
+    pub(crate) delivery: &'a str,
+    pub(crate) record: &'a Record,
+}
+
+impl Answer<'_> {
+    /// The step that carries it home, or `None` where it answers for somebody else.
+    pub(crate) fn carry(&self, options: &RelayOptions, now_ms: u64) -> Option<Settlement> {
+        let sender = self.record.sender(options, self.from)?;
+        let label = Label {
+            delivery: Bytes::copy_from_slice(self.delivery.as_bytes()),
+            source_site: Bytes::copy_from_slice(self.from.site.as_str().as_bytes()),
+            dest_site: Bytes::copy_from_slice(sender.stream.site.as_str().as_bytes()),
+            dest_entity: Bytes::copy_from_slice(sender.node.as_bytes()),
+            reply_to: Bytes::new(),
+            now_ms,
+        };
+        let fields = self
+            .message
+            .carry_home(&label, Bytes::copy_from_slice(sender.request_id.as_bytes()));
+        let appends = vec![Append {
+            stream: sender.stream.key.clone(),
+            fields,
+        }];
+        let puts = vec![self.polled(options, &sender, now_ms)];
+        Some(self.settlement(options, appends, puts))
+    }
+
+    /// The step that tells the sender that the answer can't be carried.
+    pub(crate) fn fail(
+        &self,
+        options: &RelayOptions,
+        now_ms: u64,
+        refusal: &Refusal,
+    ) -> Option<Settlement> {
+        let sender = self.record.sender(options, self.from)?;
+        let appends = vec![sender.refusal(options, now_ms, refusal)];
+        let puts = vec![sender.poll_refusal(options, now_ms, refusal)];
+        Some(self.settlement(options, appends, puts))
+    }
+
+    fn settlement(
+        &self,
+        options: &RelayOptions,
+        appends: Vec<Append>,
+        puts: Vec<Put>,
+    ) -> Settlement {
+        let consume = Some(options.keyspace.awaited(self.delivery));
+        Settlement {
+            stream: self.from.key.clone(),
+            entry: self.entry,
+            consume,
+            appends,
+            puts,
+        }
+    }
+
+    fn polled(&self, options: &RelayOptions, sender: &Addressee, now_ms: u64) -> Put {
+        // A result that isn't JSON is given as a JSON string, so that what is polled always is.
+        let quoted;
+        let result = match self.message.result() {
+            None => None,
+            Some(text) => match serde_json::from_str::<&RawValue>(text) {
+                Ok(value) => Some(value),
+                Err(_) => {
+                    quoted = serde_json::value::to_raw_value(text).ok();
+                    quoted.as_deref()
+                }
+            },
+        };
+        let status = if self.message.succeeded() {
+            "ok"
+        } else {
+            "error"
+        };
+        let error = self.message.error();
+        sender.poll(
+            options,
+            &Polled {
+                id: &sender.request_id,
+                status,
+                result,
+                error,
+                timestamp: now_ms,
+            },
+        )
+    }
+}
+
+/// The refusal for an answer that is over the limits.
+pub(crate) fn too_large(bytes: u64) -> Refusal {
+    Refusal::new(
+        Code::TooLarge,
+        format!("the answer has {bytes} bytes, which is over this daemon's limit"),
+    )
+}
