@@ -1,1 +1,15 @@
-fn main() {}
+//! Carries messages across borders: between services, between nodes, between realms.
+
+mod admin;
+mod cli;
+mod config;
+mod logging;
+mod planes;
+mod reload;
+mod signals;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run(std::env::args_os())
+}

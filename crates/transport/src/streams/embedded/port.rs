@@ -9,7 +9,7 @@ use crossway_core::entry::{Entry, EntryId, Fields};
 use tokio::sync::broadcast;
 
 use super::blocked::Fault;
-use super::engine::{AddOptions, Plan, Refusal};
+use super::engine::{AddOptions, Keep, Plan, Refusal, Trim};
 use super::reader::Reader;
 use super::{Embedded, State};
 use crate::streams::{GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams};
@@ -207,6 +207,19 @@ impl Streams for Embedded {
                 .iter()
                 .map(|key| state.engine.value(key.as_bytes(), now).is_some())
                 .collect())
+        })
+        .await
+    }
+
+    async fn trim(&self, stream: &str, keep: u64) -> Result<(), StoreError> {
+        self.call("XTRIM", stream, |state, now| {
+            let trim = Trim {
+                keep: Keep::Newest(keep),
+                approximate: None,
+            };
+            let plan = state.engine.plan_trim(owned(stream), trim, now)?;
+            state.carry_out(plan)?;
+            Ok(())
         })
         .await
     }

@@ -91,11 +91,6 @@ impl Stream {
         self.entries.range(start..)
     }
 
-    /// Whether an entry after `id` is there.
-    pub(crate) fn has_after(&self, id: EntryId) -> bool {
-        self.entries.back().is_some_and(|entry| entry.id > id)
-    }
-
     /// How many entries were added up to `id`, where that can be told.
     pub(crate) fn read_up_to(&self, id: EntryId) -> Option<u64> {
         if self.added == 0 {
