@@ -4,6 +4,7 @@ mod admin;
 mod changes;
 mod cli;
 mod config;
+mod identity;
 mod logging;
 mod planes;
 mod reload;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crossway_harness::eventually;
 use redis::aio::MultiplexedConnection;
 use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
 use redis::{AsyncConnectionConfig, RedisResult};
@@ -41,12 +40,19 @@ pub async fn connect(url: &str) -> RedisResult<MultiplexedConnection> {
         .await
 }
 
-/// Connects for as long as it takes.
+/// Connects for as long as it takes, within reason.
 async fn reconnect(url: &str) -> MultiplexedConnection {
-    eventually(Duration::from_secs(60), "the store to be there", || async {
-        connect(url).await.ok()
-    })
-    .await
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        match connect(url).await {
+            Ok(connection) => return connection,
+            Err(error) => assert!(
+                tokio::time::Instant::now() < deadline,
+                "the store doesn't come back: {error}"
+            ),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 fn text(entry: &StreamId, field: &str) -> String {
@@ -232,33 +238,14 @@ async fn send(url: String, from: String, to: String, total: usize, answered: Arc
         }
         // Nothing else of this sender can come in any more once the old connection is gone.
         connection = reconnect(&url).await;
-        let after: StreamRangeReply =
-            eventually(Duration::from_secs(60), "what was written last", || {
-                let mut connection = connection.clone();
-                let (key, url, from) = (key.clone(), url.clone(), format!("({last}"));
-                async move {
-                    let asked = redis::cmd("XRANGE")
-                        .arg(&key)
-                        .arg(&from)
-                        .arg("+")
-                        .query_async(&mut connection)
-                        .await;
-                    match asked {
-                        Ok(reply) => Some(reply),
-                        Err(_) => {
-                            let mut fresh = connect(&url).await.ok()?;
-                            redis::cmd("XRANGE")
-                                .arg(&key)
-                                .arg(&from)
-                                .arg("+")
-                                .query_async(&mut fresh)
-                                .await
-                                .ok()
-                        }
-                    }
-                }
-            })
-            .await;
+        let after: StreamRangeReply = loop {
+            let mut asked = redis::cmd("XRANGE");
+            asked.arg(&key).arg(format!("({last}")).arg("+");
+            match asked.query_async(&mut connection).await {
+                Ok(reply) => break reply,
+                Err(_) => connection = reconnect(&url).await,
+            }
+        };
         for entry in after.ids.iter().filter(|entry| text(entry, "t") == "c") {
             last.clone_from(&entry.id);
             sent = sent.max(text(entry, "i").parse::<usize>().unwrap() + 1);
