@@ -1,6 +1,7 @@
 //! Carries messages across borders: between services, between nodes, between realms.
 
 mod admin;
+mod changes;
 mod cli;
 mod config;
 mod identity;

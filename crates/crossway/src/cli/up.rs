@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::output::Output;
 use super::{Answer, CliError, Common};
 use crate::admin::{Admin, AdminError, Readiness};
+use crate::changes::Changes;
 use crate::config::{Config, Store};
 use crate::logging::Logging;
 use crate::planes::{Planes, PlanesError};
@@ -55,6 +56,8 @@ impl Up {
             data_dir: self.data_dir,
             ..common.source()
         };
+        // Before it is read, so that no change falls between.
+        let mut changes = Changes::watch(source.file.iter().cloned().collect()).await;
         let loaded = source.read()?;
         let config = loaded.config.clone();
         let logging = Logging::start(&config.log);
@@ -81,10 +84,18 @@ impl Up {
             tasks.spawn(admin.serve(Arc::new(registry), readiness, close_admin.clone()));
         tasks.close();
 
+        changes.follow(reload.files()).await;
         let ended = loop {
             tokio::select! {
+                () = changes.next() => {
+                    reload.reload().await;
+                    changes.follow(reload.files()).await;
+                }
                 wish = signals.next() => match wish {
-                    Wish::Reload => reload.reload().await,
+                    Wish::Reload => {
+                        reload.reload().await;
+                        changes.follow(reload.files()).await;
+                    }
                     Wish::Stop if stop.is_cancelled() => {
                         tracing::warn!("told to stop again; leaving without finishing");
                         process::exit(INTERRUPTED);
@@ -138,7 +149,7 @@ Next, in another terminal:
   crossway send echo sum '[1, 2, 3]' --from shop                   ask it
   crossway tail                                                    watch what passes
 
-Ctrl-C ends it; SIGHUP reads the configuration again."
+Ctrl-C ends it; a changed configuration is taken without a restart."
     );
     output.answer(&object, text)
 }
