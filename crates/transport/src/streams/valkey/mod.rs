@@ -6,6 +6,8 @@
 //! shared connection (`cold`).
 
 mod backoff;
+#[cfg(feature = "bare-loop")]
+pub mod bare;
 mod codec;
 mod cold;
 mod connection;
