@@ -167,7 +167,7 @@ async fn embedded(config: &Config) -> Result<(Arc<Embedded>, Served), PlanesErro
     let at = config.embedded.listen;
     let listen = |reason| PlanesError::Listen { at, reason };
     let options = EmbeddedOptions {
-        dir: config.data_dir.clone(),
+        dir: config.data_dir.join("embedded"),
         sync: match config.embedded.sync {
             config::Sync::Always => Sync::Always,
             config::Sync::EverySecond => Sync::EverySecond,
