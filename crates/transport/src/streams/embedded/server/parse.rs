@@ -144,7 +144,7 @@ pub(super) fn scan(mut arguments: Arguments) -> Parsed {
 
 pub(super) fn hash_set(mut arguments: Arguments) -> Parsed {
     let key = arguments.need()?;
-    if arguments.left() % 2 != 0 {
+    if !arguments.left().is_multiple_of(2) {
         return Err(Refusal::of(
             "ERR wrong number of arguments for 'hset' command",
         ));
@@ -203,7 +203,7 @@ pub(super) fn add(mut arguments: Arguments) -> Parsed {
     if id == NewId::Exact(EntryId::ZERO) {
         return Err(Refusal::ID_ZERO);
     }
-    if arguments.left() < 2 || arguments.left() % 2 != 0 {
+    if arguments.left() < 2 || !arguments.left().is_multiple_of(2) {
         return Err(TOO_FEW);
     }
     Ok(Command::Add {
@@ -378,14 +378,9 @@ fn reading(mut arguments: Arguments, as_group: bool) -> Parsed {
         return Err(Refusal::SYNTAX);
     }
     let mut keys = arguments.rest();
-    if keys.len() % 2 != 0 {
-        let (name, symbol) = if as_group {
-            ("xreadgroup", '>')
-        } else {
-            ("xread", '$')
-        };
-        return Err(Refusal(
-            format!("ERR Unbalanced '{name}' list of streams: for each stream key an ID or '{symbol}' must be specified.").into(),
+    if !keys.len().is_multiple_of(2) {
+        return Err(Refusal::of(
+            "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.",
         ));
     }
     let ids = keys.split_off(keys.len() / 2);
@@ -434,7 +429,9 @@ pub(super) fn group_create(mut arguments: Arguments) -> Parsed {
             }
             entries_read = u64::try_from(read).ok();
         } else {
-            return Err(Refusal::SYNTAX);
+            return Err(Refusal::of(
+                "ERR unknown subcommand or wrong number of arguments for 'CREATE'. Try XGROUP HELP.",
+            ));
         }
     }
     let from = if &id[..] == b"$" {
@@ -485,7 +482,6 @@ pub(super) fn pending(mut arguments: Arguments) -> Parsed {
     let count = usize::try_from(count).unwrap_or(0);
     let (from, to) = (interval_start(&from)?, interval_end(&to)?);
     let consumer = arguments.next();
-    arguments.end()?;
     Ok(Command::Pending {
         key,
         group,

@@ -1,0 +1,4 @@
+//! Promises of the stores, kept against real servers.
+
+mod parity;
+mod wire;
