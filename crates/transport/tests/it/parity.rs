@@ -852,6 +852,9 @@ async fn the_server_ends_although_clients_wait() {
     drop(store);
 }
 
+/// A stream's name, with ids and fields.
+type Read = (String, Vec<(String, Vec<String>)>);
+
 #[tokio::test]
 async fn the_common_client_library_works_unchanged() {
     let ours = Served::plain().await;
@@ -865,7 +868,7 @@ async fn the_common_client_library_works_unchanged() {
         .query_async(&mut connection)
         .await
         .unwrap();
-    let read: Vec<(String, Vec<(String, Vec<String>)>)> = redis::cmd("XREAD")
+    let read: Vec<Read> = redis::cmd("XREAD")
         .arg("STREAMS")
         .arg("s")
         .arg("0")
