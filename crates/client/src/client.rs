@@ -11,13 +11,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::answers::{ANSWERS_PER_CALL, Answers, BLOCK, Waiting};
+use crate::command::{Command, Failure};
 use crate::entry::Answer;
 use crate::error::{CallError, ClientError, StoreError};
 use crate::link::{Link, WriteError};
 use crate::names::Names;
 use crate::options::Builder;
 use crate::reply::Reply;
-use crate::serve::{Command, Failure, Serve, Serving};
+use crate::serve::{Serve, Serving};
 use crate::store::{Store, entries};
 
 /// Speaks for one site in one environment. Cheap to clone; all clones share two connections.

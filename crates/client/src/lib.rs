@@ -15,8 +15,10 @@
 //! # Ok(()) }
 //! ```
 
+mod answering;
 mod answers;
 mod client;
+mod command;
 mod entry;
 mod error;
 mod link;
@@ -25,9 +27,11 @@ mod options;
 mod reply;
 mod serve;
 mod store;
+mod worker;
 
 pub use client::Client;
+pub use command::{Command, Failure};
 pub use error::{CallError, ClientError, StoreError};
 pub use options::Builder;
 pub use reply::Reply;
-pub use serve::{Command, Failure, Serve, Serving};
+pub use serve::{Serve, Serving};

@@ -1,8 +1,10 @@
 //! Carries messages across borders: between services, between nodes, between realms.
 
 mod admin;
+mod changes;
 mod cli;
 mod config;
+mod identity;
 mod logging;
 mod planes;
 mod reload;

@@ -3,15 +3,29 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossway_core::address::NameError;
-use crossway_relay::{Discovery, RelayOptions};
+use crossway_relay::{Discovery, Relay, RelayError, RelayOptions};
+use crossway_transport::streams::embedded::server::{Password, Server, ServerOptions};
+use crossway_transport::streams::embedded::{Embedded, EmbeddedOptions, Sync};
+use crossway_transport::streams::valkey::{StoreUrlError, Valkey};
+use crossway_transport::streams::{StoreError, Streams};
 use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{Readiness, Ready};
-use crate::config::{self, Loaded};
+use crate::config::{self, Config, Loaded, Store};
+use crate::identity::{Identity, IdentityError};
+
+/// How long what is in flight may take to finish when the daemon is told to stop.
+const LEAVING: Duration = Duration::from_secs(10);
+
+/// Between two looks at how things stand.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// The planes couldn't be put together, or couldn't go on.
 #[derive(Debug, thiserror::Error)]
@@ -19,33 +33,75 @@ pub(crate) enum PlanesError {
     /// A name in the configuration can't stand in a key.
     #[error("the configuration: {0}")]
     Name(#[from] NameError),
+    /// The folder for state can't be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The store's URL isn't one.
+    #[error(transparent)]
+    Url(#[from] StoreUrlError),
+    /// The store can't be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The embedded store's address is taken.
+    #[error("embedded.listen: {at}: {reason}")]
+    Listen {
+        /// The address.
+        at: SocketAddr,
+        /// What the system said.
+        reason: std::io::Error,
+    },
+    /// The relay can't go on.
+    #[error(transparent)]
+    Relay(#[from] RelayError),
 }
 
 /// All planes of one daemon.
 pub(crate) struct Planes {
-    relay: Ready,
+    relay: Relay,
+    ready: Ready,
+    /// The embedded store's listener, where that is used.
+    served: Option<Served>,
+    identity: Identity,
+}
+
+/// The embedded store, served to the services of this machine.
+struct Served {
+    at: SocketAddr,
+    close: CancellationToken,
+    task: JoinHandle<()>,
 }
 
 impl Planes {
-    /// Puts the planes together. It must not wait for a store that isn't there yet.
+    /// Puts the planes together. It doesn't wait for a store that isn't there yet.
     ///
     /// # Errors
     /// [`PlanesError`].
     pub(crate) async fn build(
         loaded: &Loaded,
-        _registry: &mut Registry,
+        registry: &mut Registry,
         readiness: &Readiness,
     ) -> Result<Planes, PlanesError> {
-        let node = loaded.config.node_name();
-        let _options = relay_options(loaded, node.as_str(), node.as_str())?;
+        let config = &loaded.config;
+        let identity = Identity::claim(&config.data_dir)?;
+        let options = relay_options(loaded, identity.name())?;
+        let (store, served): (Arc<dyn Streams>, _) = match &config.relay.store {
+            Store::Embedded => {
+                let (store, served) = embedded(config).await?;
+                (store, Some(served))
+            }
+            Store::Url(url) => (Arc::new(Valkey::open(&url.store()?).await?), None),
+        };
         Ok(Planes {
-            relay: readiness.part("relay"),
+            relay: Relay::start(store, options, registry),
+            ready: readiness.part("relay"),
+            served,
+            identity,
         })
     }
 
     /// Where the embedded store answers; `None` where it isn't used.
     pub(crate) fn embedded(&self) -> Option<SocketAddr> {
-        None
+        self.served.as_ref().map(|served| served.at)
     }
 
     /// Carries messages until `stop`, finishes what is in flight, and leaves. `config` gives each
@@ -55,13 +111,88 @@ impl Planes {
     /// [`PlanesError`] where going on is no use.
     pub(crate) async fn run(
         self,
-        _config: watch::Receiver<Arc<Loaded>>,
+        mut config: watch::Receiver<Arc<Loaded>>,
         stop: CancellationToken,
     ) -> Result<(), PlanesError> {
-        self.relay.down("no relay is joined to this program");
-        stop.cancelled().await;
-        Ok(())
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let outcome = loop {
+            tokio::select! {
+                () = stop.cancelled() => break Ok(()),
+                error = self.relay.failed() => break Err(error.into()),
+                _ = look.tick() => self.look().await,
+                changed = config.changed() => if changed.is_ok() {
+                    let loaded = Arc::clone(&config.borrow_and_update());
+                    match relay_options(&loaded, self.identity.name()) {
+                        Ok(options) => self.relay.reload(options).await,
+                        Err(error) => tracing::error!(%error, "the relay keeps its options"),
+                    }
+                } else {
+                    stop.cancelled().await;
+                    break Ok(());
+                },
+            }
+        };
+        self.ready.down("stopping");
+        if !self.relay.stop(LEAVING).await {
+            tracing::warn!(
+                "not everything in flight was finished in time; it is taken up by the next start"
+            );
+        }
+        if let Some(served) = self.served {
+            served.close.cancel();
+            if tokio::time::timeout(LEAVING, served.task).await.is_err() {
+                tracing::warn!("some clients of the embedded store didn't let go");
+            }
+        }
+        outcome
     }
+
+    async fn look(&self) {
+        let state = self.relay.readiness().await;
+        if state.ready {
+            self.ready.up();
+        } else if state.store != "up" {
+            self.ready.down(state.store);
+        } else if !state.directory {
+            self.ready.down("reading the registry and the policy");
+        } else {
+            self.ready.down("joining the daemons on this store");
+        }
+    }
+}
+
+/// Opens the embedded store and serves it.
+async fn embedded(config: &Config) -> Result<(Arc<Embedded>, Served), PlanesError> {
+    let at = config.embedded.listen;
+    let listen = |reason| PlanesError::Listen { at, reason };
+    let options = EmbeddedOptions {
+        dir: config.data_dir.clone(),
+        sync: match config.embedded.sync {
+            config::Sync::Always => Sync::Always,
+            config::Sync::EverySecond => Sync::EverySecond,
+        },
+    };
+    let opening = tokio::task::spawn_blocking(move || Embedded::open(options));
+    let store = opening.await.map_err(|error| StoreError::Disk {
+        path: config.data_dir.display().to_string(),
+        reason: error.to_string(),
+    })??;
+    let listener = TcpListener::bind(at).await.map_err(listen)?;
+    let at = listener.local_addr().map_err(listen)?;
+    let password = config.embedded.password.as_ref();
+    let options = ServerOptions {
+        password: password.map(|password| Password::new(password.expose())),
+        ..ServerOptions::default()
+    };
+    let close = CancellationToken::new();
+    let task = tokio::spawn(Server::serve(
+        listener,
+        Arc::clone(&store),
+        options,
+        close.clone(),
+    ));
+    Ok((store, Served { at, close, task }))
 }
 
 /// The relay's options, from the configuration. `member` is this daemon's identity among several
@@ -69,9 +200,10 @@ impl Planes {
 ///
 /// # Errors
 /// [`NameError`] where a word can't stand in a key.
-fn relay_options(loaded: &Loaded, node: &str, member: &str) -> Result<RelayOptions, NameError> {
+fn relay_options(loaded: &Loaded, member: &str) -> Result<RelayOptions, NameError> {
     let relay = &loaded.config.relay;
-    let mut options = RelayOptions::new(relay.keyspace()?, node, member);
+    let node = loaded.config.node_name();
+    let mut options = RelayOptions::new(relay.keyspace()?, node.as_str(), member);
     options.group = relay.group.site().as_str().into();
     options.reply_ttl = relay.reply_ttl_ms.duration();
     options.default_policy = relay.default_policy.into();

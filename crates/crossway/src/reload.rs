@@ -92,6 +92,12 @@ impl Reload {
         self.current.subscribe()
     }
 
+    /// The files that the configuration in effect was read from.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let manifest = self.current.borrow().config.relay.manifest.clone();
+        self.source.file.iter().cloned().chain(manifest).collect()
+    }
+
     /// Reads the configuration again. What is wrong with it is logged, and the old one stays.
     pub(crate) async fn reload(&self) {
         let source = self.source.clone();

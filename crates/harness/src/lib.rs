@@ -22,9 +22,11 @@
 )]
 
 mod certificates;
+mod daemon;
 mod eventually;
 mod port;
 mod redis_server;
 
+pub use daemon::Daemon;
 pub use eventually::eventually;
 pub use redis_server::{RedisServer, RedisServerBuilder};

@@ -6,10 +6,9 @@
 //! so a change holds for whatever was sent after it was acknowledged. Only a name that isn't
 //! known is asked of the store before it is refused.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use crossway_core::address::SiteStream;
@@ -17,23 +16,15 @@ use crossway_core::code::{Code, Refusal};
 use crossway_core::policy::Policy;
 use crossway_transport::streams::{HashChange, Key, StoreError, Streams};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio_util::sync::CancellationToken;
 
 use crate::counters::Counters;
 use crate::manifest::{Registration, StoredEntity, StoredSite};
 use crate::options::RelayOptions;
+use crate::refresh::{Refresh, Refresher};
 use crate::registry::Registry;
-
-/// The registry is read again at most this often; names that are missing meanwhile are asked for.
-const REGISTRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Refreshes that may wait at once; more than readers there can be.
 const REFRESH_QUEUE: usize = 1024;
-
-/// Field of the members' hash that is there as long as the store keeps its data.
-const EPOCH_FIELD: &str = "epoch";
-
-type Refresh = oneshot::Sender<Result<(), StoreError>>;
 
 /// The registry and the policy.
 pub(crate) struct Directory {
@@ -46,17 +37,6 @@ pub(crate) struct Directory {
     pub(crate) streams_changed: watch::Sender<u64>,
     loaded: AtomicBool,
     counters: Arc<Counters>,
-}
-
-/// The task's side of a [`Directory`].
-pub(crate) struct Refresher {
-    directory: Arc<Directory>,
-    refreshes: mpsc::Receiver<Refresh>,
-    /// The rules as they were compiled last.
-    rules: HashMap<String, String>,
-    epoch: Option<String>,
-    registry_read: Option<Instant>,
-    registry_stale: bool,
 }
 
 impl Directory {
@@ -76,15 +56,16 @@ impl Directory {
             loaded: AtomicBool::new(false),
             counters,
         });
-        let refresher = Refresher {
-            directory: Arc::clone(&directory),
-            refreshes: receiver,
-            rules: HashMap::new(),
-            epoch: None,
-            registry_read: None,
-            registry_stale: true,
-        };
+        let refresher = Refresher::new(Arc::clone(&directory), receiver);
         (directory, refresher)
+    }
+
+    pub(crate) fn store(&self) -> &dyn Streams {
+        &*self.store
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     pub(crate) fn options(&self) -> Arc<RelayOptions> {
@@ -97,6 +78,10 @@ impl Directory {
 
     pub(crate) fn policy(&self) -> Arc<Policy> {
         self.policy.load_full()
+    }
+
+    pub(crate) fn set_policy(&self, policy: Policy) {
+        self.policy.store(Arc::new(policy));
     }
 
     pub(crate) fn registry(&self) -> RwLockReadGuard<'_, Registry> {
@@ -112,6 +97,10 @@ impl Directory {
     /// Whether everything has been read at least once.
     pub(crate) fn is_loaded(&self) -> bool {
         self.loaded.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_loaded(&self, loaded: bool) {
+        self.loaded.store(loaded, Ordering::Release);
     }
 
     fn announce_streams(&self) {
@@ -371,7 +360,7 @@ impl Directory {
         Ok(())
     }
 
-    async fn reload_registry(&self) -> Result<(), StoreError> {
+    pub(crate) async fn reload_registry(&self) -> Result<(), StoreError> {
         let options = self.options();
         let keyspace = &options.keyspace;
         let sites = self.store.hash_all(&keyspace.sites()).await?;
@@ -424,145 +413,6 @@ impl Directory {
                 }
             }
         }
-        Ok(())
-    }
-}
-
-impl Refresher {
-    /// Answers refreshes until cancelled.
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let mut retry = Duration::from_millis(50);
-        loop {
-            let due = self.registry_due();
-            let mut waiting = Vec::new();
-            tokio::select! {
-                () = stop.cancelled() => return,
-                first = self.refreshes.recv() => {
-                    let Some(first) = first else { return };
-                    waiting.push(first);
-                    while let Ok(more) = self.refreshes.try_recv() {
-                        waiting.push(more);
-                    }
-                }
-                () = tokio::time::sleep(due.unwrap_or_default()), if due.is_some() => {}
-            }
-            if !waiting.is_empty() {
-                self.registry_stale = true;
-                let outcome = self.read_policy().await;
-                for waiter in waiting {
-                    // Whoever has stopped waiting has stopped altogether.
-                    let _ = waiter.send(outcome.clone());
-                }
-            }
-            if self.registry_due() == Some(Duration::ZERO) {
-                match self.directory.reload_registry().await {
-                    Ok(()) => {
-                        self.registry_stale = false;
-                        retry = Duration::from_millis(50);
-                        self.directory
-                            .loaded
-                            .store(self.epoch.is_some(), Ordering::Release);
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "the registry can't be read; what is known stays in force");
-                        retry = (retry * 2).min(Duration::from_secs(2));
-                    }
-                }
-                self.registry_read = Some(Instant::now() + retry - Duration::from_millis(50));
-            }
-        }
-    }
-
-    /// How long until the registry is to be read again, if it is.
-    fn registry_due(&self) -> Option<Duration> {
-        if !self.registry_stale {
-            return None;
-        }
-        let next = self.registry_read.map(|read| read + REGISTRY_PAUSE);
-        Some(next.map_or(Duration::ZERO, |next| {
-            next.saturating_duration_since(Instant::now())
-        }))
-    }
-
-    async fn read_policy(&mut self) -> Result<(), StoreError> {
-        let directory = Arc::clone(&self.directory);
-        let options = directory.options();
-        self.notice_a_loss(&options).await?;
-        let rules = directory.store.hash_all(&options.keyspace.policy()).await?;
-        let (policy, faults) = Policy::compile(
-            options.default_policy,
-            rules.iter().map(|(k, v)| (k.as_str(), v.as_str())),
-        );
-        if rules != self.rules {
-            for fault in faults {
-                tracing::error!(%fault, "a policy rule can't be read and denies what it may speak for");
-            }
-            self.rules = rules;
-        }
-        directory
-            .counters
-            .rules
-            .set(i64::try_from(self.rules.len()).unwrap_or(i64::MAX));
-        directory.policy.store(Arc::new(policy));
-        Ok(())
-    }
-
-    /// A store that has lost everything (a flush, a restart without persistence) would seem to
-    /// have no rules, and so allow what was denied. What was known is written back.
-    async fn notice_a_loss(&mut self, options: &RelayOptions) -> Result<(), StoreError> {
-        let directory = Arc::clone(&self.directory);
-        let members = options.keyspace.members();
-        let found = directory.store.hash_get(&members, EPOCH_FIELD).await?;
-        if found.is_some() && (found == self.epoch || self.epoch.is_none()) {
-            self.epoch = found;
-            return Ok(());
-        }
-        if self.epoch.is_some() && found.is_none() {
-            self.restore(options).await?;
-        }
-        let epoch = crate::ids::random_name();
-        directory
-            .store
-            .hash_add(&members, EPOCH_FIELD, &epoch)
-            .await?;
-        self.epoch = directory.store.hash_get(&members, EPOCH_FIELD).await?;
-        Ok(())
-    }
-
-    async fn restore(&mut self, options: &RelayOptions) -> Result<(), StoreError> {
-        let store = &self.directory.store;
-        let (sites, entities): (Vec<_>, Vec<_>) = {
-            let registry = self.directory.registry();
-            let sites = registry
-                .sites()
-                .map(|(id, site)| (id.to_string(), to_json(site.stored())))
-                .collect();
-            let entities = registry
-                .entities()
-                .map(|(id, _, stored)| (id.to_string(), to_json(stored)))
-                .collect();
-            (sites, entities)
-        };
-        for (pair, rule) in &self.rules {
-            store
-                .hash_add(&options.keyspace.policy(), pair, rule)
-                .await?;
-        }
-        for (id, body) in &sites {
-            store.hash_add(&options.keyspace.sites(), id, body).await?;
-        }
-        for (id, body) in &entities {
-            store
-                .hash_add(&options.keyspace.entities(), id, body)
-                .await?;
-        }
-        self.directory.counters.store_losses.inc();
-        tracing::error!(
-            rules = self.rules.len(),
-            sites = sites.len(),
-            entities = entities.len(),
-            "the store has lost its data: messages that were on it are gone; rules and registrations were written back"
-        );
         Ok(())
     }
 }

@@ -53,7 +53,8 @@ pub(crate) fn is_delivery(text: &str) -> bool {
 }
 
 /// A name that no other process draws; not a secret.
-pub(crate) fn random_name() -> String {
+#[must_use]
+pub fn random_name() -> String {
     let mut bytes = [0; 8];
     if getrandom::fill(&mut bytes).is_err() {
         // Only has to differ from what another process drew, which its own number and time do too.

@@ -6,8 +6,9 @@
 //! stands behind the port nor any other plane.
 //!
 //! The crossing of one entry is decided in `crossing` without I/O and carried out in `reader`, a
-//! task that owns one reader of the store; `judge` makes the look-ups in between. `reply` says which answers are carried, `commands`
-//! what the daemon itself answers, `directory` holds what is known of sites and rules and keeps
+//! task that owns one reader of the store; `judge` makes the
+//! look-ups in between, `settling` hands over. `reply` says which answers are carried, `commands`
+//! what the daemon itself answers, `directory` holds what is known of sites and rules, `refresh` keeps
 //! it current, `membership` shares the streams with other daemons, `relay` owns all tasks.
 
 mod answers;
@@ -24,11 +25,14 @@ mod manifest;
 mod membership;
 mod options;
 mod reader;
+mod refresh;
 mod registry;
 mod relay;
 mod reply;
+mod settling;
 
 pub use counters::Counters;
+pub use ids::random_name;
 pub use manifest::{Manifest, Registration, RegistrationError, StoredEntity, StoredSite};
 pub use options::{Discovery, RelayOptions};
 pub use relay::{Readiness, Relay, RelayError};

@@ -1,20 +1,19 @@
 //! `crossway up`: the daemon, from reading the configuration to leaving.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
 
 use clap::Args;
 use prometheus_client::registry::Registry;
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::banner::Banner;
 use super::output::Output;
 use super::{Answer, CliError, Common};
 use crate::admin::{Admin, AdminError, Readiness};
-use crate::config::{Config, Store};
+use crate::changes::Changes;
 use crate::logging::Logging;
 use crate::planes::{Planes, PlanesError};
 use crate::reload::{Reload, Source};
@@ -55,6 +54,8 @@ impl Up {
             data_dir: self.data_dir,
             ..common.source()
         };
+        // Before it is read, so that no change falls between.
+        let mut changes = Changes::watch(source.file.iter().cloned().collect()).await;
         let loaded = source.read()?;
         let config = loaded.config.clone();
         let logging = Logging::start(&config.log);
@@ -69,7 +70,13 @@ impl Up {
         let admin = Admin::bind(config.admin.listen)
             .await
             .map_err(UpError::from)?;
-        banner(&config, admin.at(), planes.embedded(), output)?;
+        let banner = Banner {
+            config: &config,
+            file: common.config.as_deref(),
+            admin: admin.at(),
+            embedded: planes.embedded(),
+        };
+        output.answer(&banner.object(), banner.text())?;
 
         let stop = CancellationToken::new();
         let _guard = stop.clone().drop_guard();
@@ -81,10 +88,18 @@ impl Up {
             tasks.spawn(admin.serve(Arc::new(registry), readiness, close_admin.clone()));
         tasks.close();
 
+        changes.follow(reload.files()).await;
         let ended = loop {
             tokio::select! {
+                () = changes.next() => {
+                    reload.reload().await;
+                    changes.follow(reload.files()).await;
+                }
                 wish = signals.next() => match wish {
-                    Wish::Reload => reload.reload().await,
+                    Wish::Reload => {
+                        reload.reload().await;
+                        changes.follow(reload.files()).await;
+                    }
                     Wish::Stop if stop.is_cancelled() => {
                         tracing::warn!("told to stop again; leaving without finishing");
                         process::exit(INTERRUPTED);
@@ -105,40 +120,4 @@ impl Up {
         tracing::info!("left");
         Ok(Answer::Yes)
     }
-}
-
-fn banner(
-    config: &Config,
-    admin: SocketAddr,
-    embedded: Option<SocketAddr>,
-    output: Output,
-) -> Result<(), std::io::Error> {
-    let url = config.store_url();
-    let (place, kind) = match (&config.relay.store, embedded) {
-        (Store::Embedded, Some(at)) => (
-            at.to_string(),
-            format!("embedded, kept in {}", config.data_dir.display()),
-        ),
-        (Store::Embedded, None) => (
-            url.place().to_owned(),
-            format!("embedded, kept in {}", config.data_dir.display()),
-        ),
-        (Store::Url(url), _) => (url.place().to_owned(), "a server of its own".to_owned()),
-    };
-    let object = json!({"store": place, "embedded": embedded.map(|at| at.to_string()), "admin": admin.to_string()});
-    let version = env!("CARGO_PKG_VERSION");
-    let text = format!(
-        "crossway {version}
-
-  store   {place}   {kind}
-  admin   http://{admin}   /healthz /readyz /metrics
-
-Next, in another terminal:
-  python3 examples/python/echo_service.py --url redis://{place}   a service that answers
-  crossway send echo sum '[1, 2, 3]' --from shop                   ask it
-  crossway tail                                                    watch what passes
-
-Ctrl-C ends it; SIGHUP reads the configuration again."
-    );
-    output.answer(&object, text)
 }

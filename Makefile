@@ -1,0 +1,36 @@
+# make demo | test | bench | check
+
+CARGO ?= cargo
+PYTHON ?= python3
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+.PHONY: demo test bench check tools
+
+# Starts a daemon with everything embedded and three services, and shows what crosses.
+demo:
+	$(CARGO) build --release --bin crossway
+	$(PYTHON) examples/demo/demo.py target/release/crossway
+
+# All tests, against real servers.
+test: tools
+	$(CARGO) test --workspace
+
+# The relay beside the bare loop, in one run.
+bench: tools
+	$(CARGO) build --release --bin crossway
+	$(CARGO) bench --package crossway --bench relay
+
+# What a change must pass before it is committed.
+check:
+	$(CARGO) fmt --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+
+# What the tests need and the machine may not have.
+tools:
+	@command -v redis-server >/dev/null && command -v redis-cli >/dev/null \
+	  || { $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q redis-server redis-tools; }
+	@$(PYTHON) -c 'import redis' 2>/dev/null \
+	  || $(PYTHON) -m pip install --quiet --user redis 2>/dev/null \
+	  || $(PYTHON) -m pip install --quiet --user --break-system-packages redis \
+	  || { $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q python3-redis; }

@@ -1,0 +1,171 @@
+//! What needs no store.
+
+use serde_json::json;
+
+use crate::program::{run, run_with};
+
+#[test]
+fn a_wrong_usage_is_one_line_on_standard_error() {
+    for arguments in [
+        &[][..],
+        &["fly"],
+        &["check"],
+        &["--nonsense"],
+        &["policy", "explain", "--source", "a"],
+        &["policy", "set", "a", "b", "maybe"],
+        &[
+            "send",
+            "billing",
+            "charge",
+            "--from",
+            "shop",
+            "--timeout",
+            "1h",
+        ],
+        &["tail", "--count", "x"],
+    ] {
+        run(arguments).refused();
+        let mut with_json = arguments.to_vec();
+        with_json.push("--json");
+        run(&with_json).refused();
+    }
+}
+
+#[test]
+fn help_and_version_are_answers() {
+    for arguments in [&["--help"][..], &["help"], &["policy", "explain", "--help"]] {
+        let ran = run(arguments);
+        assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{ran:?}");
+        assert!(ran.out.contains("Usage:"), "{ran:?}");
+    }
+    assert_eq!(
+        run(&["--version"]).out,
+        format!("crossway {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+const RULES: &str = r#"{"*:*":{"action":"deny","reason":"closed","commands":["*"]},"a:b":{"action":"allow","commands":["read*"]}}"#;
+
+fn explain<'a>(rules: &'a str, command: &'a str) -> Vec<&'a str> {
+    vec![
+        "policy",
+        "explain",
+        "--rules",
+        rules,
+        "--source",
+        "a",
+        "--target",
+        "b",
+        "--command",
+        command,
+        "--json",
+    ]
+}
+
+#[test]
+fn explain_names_the_rule_that_decides() {
+    let allowed = run(&explain(RULES, "read_all"));
+    assert_eq!(allowed.status, 0);
+    assert_eq!(
+        allowed.object(),
+        json!({"action": "allow", "rule": "a:b", "reason": ""})
+    );
+
+    let denied = run(&explain(RULES, "write"));
+    assert_eq!(denied.status, 1);
+    assert_eq!(
+        denied.object(),
+        json!({"action": "deny", "rule": "*:*", "reason": "closed"})
+    );
+
+    let mut closed = explain("{}", "write");
+    closed.extend(["--default", "deny"]);
+    let by_default = run(&closed);
+    assert_eq!(
+        (
+            by_default.status,
+            by_default.object()["rule"].as_str().unwrap()
+        ),
+        (1, "default")
+    );
+}
+
+#[test]
+fn rules_come_from_a_file_or_standard_input_as_well() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, RULES).unwrap();
+    let at = format!("@{}", file.path().display());
+    assert_eq!(run(&explain(&at, "write")).object()["rule"], "*:*");
+    assert_eq!(
+        run_with(&explain("-", "write"), RULES).object()["rule"],
+        "*:*"
+    );
+    let missing = run(&explain("@/nonexistent", "write"));
+    assert!(missing.refused().contains("/nonexistent"));
+}
+
+#[test]
+fn rules_that_can_not_be_read_are_refused_and_named() {
+    for (rules, named) in [
+        ("[]", "--rules"),
+        ("{", "--rules"),
+        (r#"{"a":{"action":"deny"}}"#, "\"a\""),
+        (r#"{"a:b":{"action":"maybe"}}"#, "maybe"),
+        (r#"{"a:b":{"action":"deny","commands":["x*y"]}}"#, "x*y"),
+    ] {
+        let ran = run(&explain(rules, "x"));
+        assert!(ran.refused().contains(named), "{ran:?}");
+    }
+    let bad_site = [
+        "policy",
+        "explain",
+        "--rules",
+        "{}",
+        "--source",
+        "a b",
+        "--target",
+        "b",
+        "--command",
+        "c",
+    ];
+    assert!(run(&bad_site).refused().contains("--source"));
+}
+
+#[test]
+fn a_manifest_shows_what_it_would_register() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(
+        &file,
+        "services:\n  - id: billing\n    environments: [staging]\n    entities: [ledger]\n",
+    )
+    .unwrap();
+    let name = file.path().to_str().unwrap();
+    let shown = run(&["inspect", "manifest", name, "--json"]).object();
+    assert_eq!(shown["sites"][0]["id"], "billing");
+    assert_eq!(shown["sites"][0]["environments"], json!(["staging"]));
+    assert_eq!(shown["sites"][0]["entities"][0]["id"], "ledger");
+
+    let wrong = run_with(
+        &["inspect", "manifest", "-", "--json"],
+        "services:\n  - id: 'a:b'\n",
+    );
+    assert!(wrong.refused().contains("a:b"), "{wrong:?}");
+}
+
+#[test]
+fn the_schema_describes_every_key_with_its_default() {
+    let ran = run(&["schema", "--json"]);
+    let schema = ran.object();
+    assert_eq!(ran.status, 0);
+    assert_eq!(schema["additionalProperties"], json!(false));
+    let relay = &schema["$defs"]["Relay"]["properties"];
+    assert_eq!(relay["reply_ttl_ms"]["default"], json!(30_000));
+    assert_eq!(relay["store"]["default"], json!("embedded"));
+    for (section, keys) in [("Relay", 15), ("Embedded", 3), ("Admin", 1), ("Log", 2)] {
+        let properties = schema["$defs"][section]["properties"].as_object().unwrap();
+        assert_eq!(properties.len(), keys, "{section}");
+        for (key, described) in properties {
+            assert!(described["description"].is_string(), "{section}.{key}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What the program promises, kept with real processes and real servers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test's own parts may panic: that is its report"
+)]
+
+mod cli;
+mod config;
+mod conversation;
+mod losses;
+mod program;
+mod store;
+mod traffic;
+mod up;

@@ -1,0 +1,247 @@
+//! Carrying out what was decided, and what happens when the store won't have it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossway_core::address::SiteStream;
+use crossway_core::code::{Code, Refusal};
+use crossway_core::entry::{Entry, EntryId, Fields};
+use crossway_core::guard::Objection;
+use crossway_core::message::Message;
+use crossway_transport::streams::{Append, Fence, Key, Read, ReadEntry, Settled, Settlement};
+
+use crate::answers::Addressee;
+use crate::counters::{NO_GUARD, Outcome};
+use crate::crossing::Decided;
+use crate::dead::Dead;
+use crate::judge::{bare, now_ms};
+use crate::reader::{GivenUp, Reader, Source};
+
+impl Reader {
+    /// Settles what was decided so far.
+    pub(crate) async fn flush(&mut self, work: &mut Work, fence: &Fence) -> Result<(), GivenUp> {
+        if work.decided.is_empty() {
+            return Ok(());
+        }
+        let (decided, entries) = (
+            std::mem::take(&mut work.decided),
+            std::mem::take(&mut work.entries),
+        );
+        let mut notes = Vec::with_capacity(decided.len());
+        let mut settlements = Vec::with_capacity(decided.len());
+        for Decided {
+            settlement,
+            outcome,
+            objection,
+            forged,
+        } in decided
+        {
+            notes.push(Note {
+                stream: settlement.stream.clone(),
+                entry: settlement.entry,
+                outcome,
+                objection,
+                forged,
+            });
+            settlements.push(settlement);
+        }
+        let started = Instant::now();
+        let settled = self.reader.settle(fence, settlements).await?;
+        self.shared
+            .counters
+            .settle
+            .observe(started.elapsed().as_secs_f64());
+        for ((note, settled), (source, entry)) in notes.into_iter().zip(settled).zip(entries) {
+            match settled {
+                Settled::Done => self.record(&note, &entry),
+                Settled::NotPending => self.shared.counters.count(Outcome::Settled),
+                // The record was consumed by another answer, or its time ran out, meanwhile.
+                Settled::Unmet => {
+                    let decided = bare(note.stream.clone(), note.entry, Outcome::ReplyUnknown);
+                    self.settle_one(decided, fence).await?;
+                }
+                Settled::Failed(reason) => self.retry(&source, &entry, reason, fence).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles one entry by itself; `Some` is the store's reason for not doing it.
+    async fn settle_one(
+        &mut self,
+        decided: Decided,
+        fence: &Fence,
+    ) -> Result<Option<String>, GivenUp> {
+        let Decided {
+            settlement,
+            outcome,
+            objection,
+            forged,
+        } = decided;
+        let note = Note {
+            stream: settlement.stream.clone(),
+            entry: settlement.entry,
+            outcome,
+            objection,
+            forged,
+        };
+        let entry = Entry {
+            id: note.entry,
+            fields: Fields::default(),
+        };
+        match self
+            .reader
+            .settle(fence, vec![settlement])
+            .await?
+            .into_iter()
+            .next()
+        {
+            Some(Settled::Failed(reason)) => return Ok(Some(reason)),
+            Some(Settled::Done) => self.record(&note, &entry),
+            Some(Settled::NotPending) | None => self.shared.counters.count(Outcome::Settled),
+            Some(Settled::Unmet) => {}
+        }
+        Ok(None)
+    }
+
+    /// The store refused one of an entry's writes: try again where that may help, then tell the
+    /// sender and keep the entry in the dead stream.
+    async fn retry(
+        &mut self,
+        source: &Source,
+        entry: &Entry,
+        mut reason: String,
+        fence: &Fence,
+    ) -> Result<(), GivenUp> {
+        let options = self.shared.directory.options();
+        let Source::Site(stream) = source else {
+            return self.bury(None, entry, &reason, 1, fence).await;
+        };
+        let lasting = |reason: &str| reason.starts_with("WRONGTYPE");
+        let mut attempts = 1;
+        while attempts < options.max_attempts && !lasting(&reason) {
+            attempts += 1;
+            tokio::time::sleep(Duration::from_millis(20) * attempts).await;
+            let records = [Read {
+                stream: stream.key.clone(),
+                entry: ReadEntry::Whole(entry.clone()),
+            }];
+            let record = self.judge.records(&records).await?.pop().flatten();
+            let Some(decided) = self.judge.cross(stream, entry, record.as_ref()).await? else {
+                break;
+            };
+            match self.settle_one(decided, fence).await? {
+                None => return Ok(()),
+                Some(again) => reason = again,
+            }
+        }
+        self.bury(Some(stream), entry, &reason, attempts, fence)
+            .await
+    }
+
+    async fn bury(
+        &mut self,
+        stream: Option<&SiteStream>,
+        entry: &Entry,
+        reason: &str,
+        attempts: u32,
+        fence: &Fence,
+    ) -> Result<(), GivenUp> {
+        let options = self.shared.directory.options();
+        let Some(stream) = stream else {
+            self.settle_one(
+                bare(options.keyspace.register(), entry.id, Outcome::Meaningless),
+                fence,
+            )
+            .await?;
+            return Ok(());
+        };
+        let refusal = Refusal::new(
+            Code::Undeliverable,
+            format!("the store refused the delivery {attempts} times: {reason}"),
+        );
+        let message = Message::read(&entry.fields);
+        let dead = Dead {
+            stream,
+            entry,
+            refusal: &refusal,
+            attempts,
+            whole: true,
+        }
+        .append(&options, now_ms());
+        let kept = |told: Option<Append>| Decided {
+            settlement: Settlement {
+                appends: [Some(dead.clone()), told].into_iter().flatten().collect(),
+                ..Settlement::acknowledge(stream.key.clone(), entry.id)
+            },
+            outcome: Outcome::Dead,
+            objection: Some(Objection {
+                guard: NO_GUARD,
+                refusal: refusal.clone(),
+            }),
+            forged: false,
+        };
+        let told = message.target().map(|_| {
+            Addressee::of(&message, entry.id, stream).refusal(&options, now_ms(), &refusal)
+        });
+        if self.settle_one(kept(told), fence).await?.is_some()
+            && let Some(reason) = self.settle_one(kept(None), fence).await?
+        {
+            tracing::error!(stream = &*stream.key, entry = %entry.id, %reason, "an entry can't even be kept in the dead stream; it stays pending");
+        }
+        Ok(())
+    }
+
+    /// Counts and, where it is a refusal or meaningless, writes one line.
+    fn record(&mut self, note: &Note, entry: &Entry) {
+        let counters = Arc::clone(&self.shared.counters);
+        counters.count(note.outcome);
+        if note.forged {
+            counters.forged_sources.inc();
+        }
+        if let Some(Objection { guard, refusal }) = &note.objection {
+            counters.refuse(refusal.code, guard);
+            tracing::info!(stream = &*note.stream, entry = %note.entry, code = %refusal.code, guard, reason = %refusal.message, "refused");
+        }
+        match note.outcome {
+            Outcome::Meaningless if self.may_write_about(&note.stream) => {
+                let message = Message::read(&entry.fields);
+                let names = message.names();
+                tracing::warn!(stream = &*note.stream, entry = %note.entry, fields = names, "an entry that says nothing was passed over");
+            }
+            Outcome::ReplyForeign => {
+                tracing::warn!(stream = &*note.stream, entry = %note.entry, "an answer to a command that went to another site was not carried");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is known of a settlement after it was handed to the store.
+struct Note {
+    stream: Key,
+    entry: EntryId,
+    outcome: Outcome,
+    objection: Option<Objection>,
+    forged: bool,
+}
+
+/// Decisions that wait to be settled, with what they were decided on.
+pub(crate) struct Work {
+    pub(crate) decided: Vec<Decided>,
+    entries: Vec<(Source, Entry)>,
+}
+
+impl Work {
+    pub(crate) fn new() -> Work {
+        Work {
+            decided: Vec::new(),
+            entries: Vec::new(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, decided: Decided, source: Source, entry: Entry) {
+        self.decided.push(decided);
+        self.entries.push((source, entry));
+    }
+}
