@@ -1,0 +1,13 @@
+//! What the stream stores promise, held against real ones.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that fails may panic"
+)]
+
+mod contract;
+mod cut;
+mod store;
+mod valkey;
