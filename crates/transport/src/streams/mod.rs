@@ -5,7 +5,7 @@
 //! what it read in single atomic steps. Everything else is cold and goes through [`Streams`].
 //!
 //! Two adapters stand behind it, [`embedded`] and [`valkey`]; both pass the contract test in
-//! `tests/contract`.
+//! `tests/it/contract`.
 
 pub mod embedded;
 pub mod valkey;
@@ -364,4 +364,9 @@ pub trait Streams: Send + Sync + 'static {
 
     /// Asks the store for a sign of life, for at most a second.
     async fn health(&self) -> Health;
+}
+
+/// A pattern of the port as the glob of a store, to which brackets and backslashes mean more.
+pub(crate) fn glob(pattern: &str) -> String {
+    pattern.replace('\\', "\\\\").replace('[', "\\[")
 }

@@ -1,4 +1,4 @@
-//! Promises of the stores, kept against real servers.
+//! What the stores promise, kept against real servers.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,6 +8,10 @@
     reason = "a test that can't go on has failed"
 )]
 
+mod contract;
+mod cut;
 mod durability;
 mod parity;
+mod store;
+mod valkey;
 mod wire;

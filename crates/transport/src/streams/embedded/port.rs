@@ -12,7 +12,9 @@ use super::blocked::Fault;
 use super::engine::{AddOptions, Keep, Plan, Refusal, Trim};
 use super::reader::Reader;
 use super::{Embedded, State};
-use crate::streams::{GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams};
+use crate::streams::{
+    GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams, glob,
+};
 
 impl Embedded {
     /// Runs something on the state and waits until the outcome may be told.
@@ -228,6 +230,7 @@ impl Streams for Embedded {
         const PORTION: usize = 1000;
         let mut cursor = 0;
         let mut found = Vec::new();
+        let pattern = glob(pattern);
         loop {
             // In portions, so that a scan of many keys doesn't hold up everybody else.
             let (next, keys) = self

@@ -175,10 +175,11 @@ impl Decoder {
         self.buffer.advance(end + 2);
         let text = self.buffer.split_to(short).freeze();
         self.pass(2);
-        Ok(Some(if kind == b'!' {
-            Token::Error(text)
-        } else {
-            Token::Text(text)
+        Ok(Some(match kind {
+            b'!' => Token::Error(text),
+            // Three letters and a colon say what kind of text it is.
+            b'=' => Token::Text(text.slice(text.len().min(4)..)),
+            _ => Token::Text(text),
         }))
     }
 
@@ -283,7 +284,7 @@ mod tests {
             Token::Array(0),
             simple(b"1.5"),
             simple(b"99"),
-            text(b"txt:abc"),
+            text(b"abc"),
             Token::Error(Bytes::from_static(b"ERR")),
             text(b""),
         ];

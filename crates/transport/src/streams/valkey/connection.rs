@@ -1,12 +1,16 @@
 //! One connection to the store, owned by one task.
 
 use std::collections::HashSet;
+use std::future::poll_fn;
 use std::io::IoSlice;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
+use tokio_util::io::poll_read_buf;
 
 use super::codec::{CodecError, Decoder, Token};
 use super::dial::{CLUSTER, Dialer, Socket, unreachable};
@@ -207,6 +211,15 @@ impl Connection {
         &mut self,
         builder: &mut B,
     ) -> Result<Option<B::Out>, StoreError> {
+        poll_fn(|cx| self.poll_hear(cx, builder)).await
+    }
+
+    /// [`Connection::hear`], for those who wait for several.
+    pub(crate) fn poll_hear<B: Build>(
+        &mut self,
+        cx: &mut Context<'_>,
+        builder: &mut B,
+    ) -> Poll<Result<Option<B::Out>, StoreError>> {
         loop {
             while let Some(token) = self.next_token(builder)? {
                 if self.in_push || (builder.is_fresh() && matches!(token, Token::Push(_))) {
@@ -214,16 +227,22 @@ impl Connection {
                     self.in_push = push.is_none();
                     if push.is_some_and(|push| self.tells_of_change(&push)) {
                         self.changed = true;
-                        return Ok(None);
+                        return Poll::Ready(Ok(None));
                     }
                 } else if let Some(out) = builder.take(token).map_err(|error| self.broken(error))? {
-                    return Ok(Some(out));
+                    return Poll::Ready(Ok(Some(out)));
                 }
             }
-            match self.socket.read_buf(self.decoder.space()).await {
-                Ok(0) => return Err(unreachable(&self.at, "it closed the connection")),
+            match ready!(poll_read_buf(
+                Pin::new(&mut self.socket),
+                cx,
+                self.decoder.space()
+            )) {
+                Ok(0) => {
+                    return Poll::Ready(Err(unreachable(&self.at, "it closed the connection")));
+                }
                 Ok(_) => {}
-                Err(error) => return Err(unreachable(&self.at, error.to_string())),
+                Err(error) => return Poll::Ready(Err(unreachable(&self.at, error.to_string()))),
             }
         }
     }

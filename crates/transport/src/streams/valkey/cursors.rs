@@ -36,14 +36,17 @@ pub(crate) struct Command {
     pub(crate) serial: u64,
 }
 
+/// One stream and the place in it.
 #[derive(Debug)]
-struct Stream {
+pub(crate) struct Stream {
     key: Key,
     place: Place,
     group: Group,
     left_out_until: Option<Instant>,
     /// The assignment that brought it.
     since: u64,
+    /// When it last had something.
+    active: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +89,7 @@ impl Cursors {
                 group: Group::Unknown,
                 left_out_until: None,
                 since,
+                active: None,
             };
             let stream = before.remove(&key).unwrap_or_else(fresh);
             self.index.insert(key, self.streams.len());
@@ -242,12 +246,16 @@ impl Cursors {
         entries: &[ReadEntry],
         count: usize,
         serial: u64,
+        now: Instant,
     ) -> Option<Key> {
         let stream = self.stream(std::str::from_utf8(name).ok()?)?;
         if stream.since > serial {
             return None;
         }
         let key = stream.key.clone();
+        if stream.active.is_none() || !entries.is_empty() {
+            stream.active = Some(now);
+        }
         if let Place::Pending(_) = stream.place {
             // Fewer than were asked for are the last of them.
             stream.place = match entries.last() {
@@ -257,6 +265,58 @@ impl Cursors {
             self.command = None;
         }
         Some(key)
+    }
+
+    /// Every stream, those that are left out as well.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Key> {
+        self.streams.iter().map(|stream| &stream.key)
+    }
+
+    /// Streams that had nothing for so long, at most so many, the quietest first.
+    pub(crate) fn quiet_since(&self, now: Instant, quiet_for: Duration, most: usize) -> Vec<Key> {
+        let quiet = |stream: &&Stream| {
+            stream
+                .active
+                .is_some_and(|at| now.saturating_duration_since(at) >= quiet_for)
+        };
+        let mut quiet: Vec<&Stream> = self.streams.iter().filter(quiet).collect();
+        quiet.sort_unstable_by_key(|stream| stream.active);
+        quiet
+            .into_iter()
+            .take(most)
+            .map(|stream| stream.key.clone())
+            .collect()
+    }
+
+    /// Takes a stream out, if its place is at what is new.
+    pub(crate) fn release(&mut self, key: &str) -> Option<Stream> {
+        let at = *self.index.get(key)?;
+        let movable = |stream: &Stream| {
+            stream.place == Place::New
+                && stream.group == Group::Seen
+                && stream.left_out_until.is_none()
+        };
+        if !self.streams.get(at).is_some_and(movable) {
+            return None;
+        }
+        let stream = self.streams.swap_remove(at);
+        self.index.remove(key);
+        if let Some(moved) = self.streams.get(at) {
+            self.index.insert(moved.key.clone(), at);
+        }
+        self.command = None;
+        Some(stream)
+    }
+
+    /// Takes a stream in that another has released.
+    pub(crate) fn adopt(&mut self, stream: Stream) {
+        self.serial += 1;
+        self.index.insert(stream.key.clone(), self.streams.len());
+        self.streams.push(Stream {
+            since: self.serial,
+            ..stream
+        });
+        self.command = None;
     }
 
     fn stream(&mut self, key: &str) -> Option<&mut Stream> {
@@ -323,13 +383,13 @@ mod tests {
             words(&mut cursors),
             "XREADGROUP GROUP g c COUNT 2 STREAMS a b 0 0"
         );
-        cursors.took(b"a", &[gone(1), gone(2)], 2, 1);
-        cursors.took(b"b", &[gone(1)], 2, 1);
+        cursors.took(b"a", &[gone(1), gone(2)], 2, 1, Instant::now());
+        cursors.took(b"b", &[gone(1)], 2, 1, Instant::now());
         assert_eq!(
             words(&mut cursors),
             "XREADGROUP GROUP g c COUNT 2 STREAMS a b 2-1 >"
         );
-        cursors.took(b"a", &[], 2, 1);
+        cursors.took(b"a", &[], 2, 1, Instant::now());
         assert_eq!(
             words(&mut cursors),
             "XREADGROUP GROUP g c COUNT 2 BLOCK 100 STREAMS a b > >"
@@ -345,8 +405,8 @@ mod tests {
             words(&mut cursors),
             "XREADGROUP GROUP g c COUNT 2 STREAMS b c 0 0"
         );
-        assert_eq!(cursors.took(b"a", &[gone(1)], 2, 9), None);
-        assert_eq!(cursors.took(b"c", &[gone(1)], 2, 1), None);
+        assert_eq!(cursors.took(b"a", &[gone(1)], 2, 9, Instant::now()), None);
+        assert_eq!(cursors.took(b"c", &[gone(1)], 2, 1, Instant::now()), None);
     }
 
     #[test]
@@ -371,7 +431,7 @@ mod tests {
         cursors.assign(keys(&["a", "b"]));
         for key in ["a", "b"] {
             cursors.has_group(key, false);
-            cursors.took(key.as_bytes(), &[], 2, 1);
+            cursors.took(key.as_bytes(), &[], 2, 1, Instant::now());
         }
         assert!(cursors.without_group(now).is_empty());
         assert_eq!(

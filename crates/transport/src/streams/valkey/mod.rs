@@ -1,9 +1,9 @@
 //! A Valkey or Redis server as the stream store.
 //!
-//! What is hot goes over a narrow connection of our own (`codec`, `frame` and `entries` read,
-//! `encode` writes, `connection` owns the socket): a reader has two of them (`session`, `reader`)
-//! and settles with one script (`settle`). What is cold goes through the `redis` crate over one
-//! shared connection (`cold`).
+//! What is hot goes over narrow connections of our own: `codec`, `frame` and `entries` read,
+//! `encode` writes, `connection` owns the socket. A `reader` has one for each lane of streams
+//! (`lane`, `lanes`, `cursors`) and one on which it settles (`session`), with one script
+//! (`settle`). What is cold goes through the `redis` crate over one shared connection (`cold`).
 
 mod backoff;
 #[cfg(feature = "bare-loop")]
@@ -17,6 +17,8 @@ mod encode;
 mod entries;
 mod frame;
 mod hash;
+mod lane;
+mod lanes;
 mod reader;
 mod session;
 mod settle;

@@ -1,25 +1,27 @@
 //! Reading as a group's consumer, and settling what was read.
 //!
-//! A reader has two connections. One has a read in flight nearly all the time; it is sent as soon
-//! as the settlements of the read before are on their way, so that the store works while its
-//! answer travels. The other settles. When either breaks both are given up, and everything is read
-//! again from the oldest pending entry: what a lost answer held comes again, in order.
+//! A reader has a connection for each lane of streams, and one that settles. A lane has a read in
+//! flight nearly all the time; it is sent as soon as the settlements of the read before are on
+//! their way, so that the store works while its answer travels. When any connection breaks all are
+//! given up, and everything is read again from the oldest pending entry: what a lost answer held
+//! comes again, in order.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep_until;
 
 use super::backoff::{Backoff, spread};
-use super::connection::ANSWER_DEADLINE;
-use super::cursors::{Command, Cursors};
+use super::connection::Connection;
 use super::dial::{Dialer, unreachable};
-use super::entries::{Answer, AnswerBuilder, Limits};
-use super::frame::{Frame, FrameBuilder};
-use super::session::{Former, Session, load};
-use super::settle::{Outcome, Plan, Settler, enter};
+use super::entries::Answer;
+use super::lane::{Heard, Lane, overdue};
+use super::lanes;
+use super::session::Session;
 use crate::streams::{
     Batch, Fence, GroupReader, Interrupt, Key, Read, ReaderOptions, Settled, Settlement, StoreError,
 };
@@ -29,8 +31,6 @@ mod handover;
 
 /// Reads in one call that end in putting groups in order instead of in entries.
 const MAX_TURNS: usize = 4;
-/// Between attempts to end a wait that the store may not have begun yet.
-const UNBLOCK_PAUSE: Duration = Duration::from_millis(5);
 /// How often a change is assumed where the store can't tell of changes.
 const ASSUMED_CHANGE: Duration = Duration::from_secs(1);
 
@@ -40,11 +40,9 @@ pub(crate) struct ValkeyReader {
     options: ReaderOptions,
     /// What the store's list of connections calls this reader; no other has the name.
     name: String,
-    cursors: Cursors,
+    /// The busy streams, then the quiet ones.
+    lanes: Vec<Lane>,
     session: Option<Session>,
-    flight: Option<Flight>,
-    /// The read in flight is for other streams than those assigned now.
-    reassigned: bool,
     /// Pending entries are to be given again.
     rewound: bool,
     /// Something was sent whose answer hasn't been awaited: if that is still so at the next call,
@@ -52,25 +50,24 @@ pub(crate) struct ValkeyReader {
     midway: bool,
     /// What the next batch will tell.
     report: Batch,
-    former: Option<Former>,
+    /// Numbers of connections that broke, perhaps without the store's knowledge.
+    former: Vec<u64>,
     backoff: Backoff,
     retry_at: Option<Instant>,
     change_assumed: Option<Instant>,
     interrupt: Arc<Notify>,
 }
 
-/// A read whose answer hasn't come.
-struct Flight {
-    builder: AnswerBuilder,
-    deadline: Instant,
-    waits: bool,
-    serial: u64,
-}
-
-enum Landed {
-    Answer(Answer, u64),
-    /// A watched key changed; the read is still in flight.
-    Changed,
+/// What ended a wait.
+enum Woken {
+    /// An answer to the read of a lane.
+    Answer {
+        lane: usize,
+        answer: Answer,
+        serial: u64,
+    },
+    /// A watched key changed, somebody interrupted, or the time was over.
+    Nothing,
 }
 
 impl ValkeyReader {
@@ -79,14 +76,12 @@ impl ValkeyReader {
             dialer,
             options,
             name: format!("crossway-reader-{:016x}", spread()),
-            cursors: Cursors::default(),
+            lanes: vec![Lane::default()],
             session: None,
-            flight: None,
-            reassigned: false,
             rewound: false,
             midway: false,
             report: Batch::default(),
-            former: None,
+            former: Vec::new(),
             backoff: Backoff::default(),
             retry_at: None,
             change_assumed: None,
@@ -105,60 +100,86 @@ impl ValkeyReader {
         if self.midway {
             self.lost();
         }
-        if self.session.is_some() {
-            return Ok(());
+        if self.session.is_none() {
+            if let Some(at) = self.retry_at {
+                sleep_until(at.into()).await;
+            }
+            self.session = Some(Session::open(&self.dialer, &self.name, &self.former).await?);
+            self.former.clear();
+            // Whatever happened while nobody listened.
+            self.report.changed = true;
         }
-        if let Some(at) = self.retry_at {
-            sleep_until(at.into()).await;
+        for at in 0..self.lanes.len() {
+            if self
+                .lanes
+                .get(at)
+                .is_some_and(|lane| lane.connection.is_none())
+            {
+                let mut connection = Connection::open(&self.dialer, &self.name).await?;
+                let told = connection.watch(&self.options.watched).await?;
+                if let Some(lane) = self.lanes.get_mut(at) {
+                    lane.connection = Some(connection);
+                }
+                if !told {
+                    self.assume_changes();
+                }
+            }
         }
-        let session =
-            Session::open(&self.dialer, &self.name, &self.options.watched, self.former).await?;
-        if !session.tells_changes && self.change_assumed.is_none() {
+        Ok(())
+    }
+
+    fn assume_changes(&mut self) {
+        if self.change_assumed.is_none() {
             tracing::warn!(
                 store = %self.dialer.at,
                 "the store doesn't tell of changed keys (CLIENT TRACKING); they are read again every second"
             );
         }
         self.change_assumed = Some(Instant::now());
-        self.former = None;
-        // Whatever happened while nobody listened.
-        self.report.changed = true;
-        self.session = Some(session);
-        Ok(())
+        if let Some(session) = &mut self.session {
+            session.tells_changes = false;
+        }
     }
 
-    /// Gives up both connections; the next call connects again.
+    /// Gives up all connections; the next call connects again.
     fn lost(&mut self) {
-        if let Some(session) = self.session.take() {
-            self.former = Some(session.former());
+        let settle = self.session.take().map(|session| session.settle.id);
+        let lanes = self
+            .lanes
+            .iter()
+            .filter_map(|lane| lane.connection.as_ref());
+        self.former
+            .extend(lanes.map(|connection| connection.id).chain(settle));
+        for lane in &mut self.lanes {
+            lane.lose();
         }
-        self.flight = None;
         self.midway = false;
         self.rewound = false;
-        self.cursors.rewind();
         self.retry_at = Some(Instant::now() + self.backoff.next(spread()));
     }
 
     async fn turns(&mut self) -> Result<Batch, StoreError> {
         self.connected().await?;
         for _ in 0..MAX_TURNS {
-            if self.flight.is_none() {
-                self.make_groups().await?;
-                if !self.report.remade.is_empty() || !self.report.not_streams.is_empty() {
-                    break;
-                }
-                if !self.launch().await? {
-                    self.idle().await?;
-                    break;
-                }
+            let entries = self.settle_down().await?;
+            if !entries.is_empty() {
+                return Ok(self.batch(entries));
             }
-            match self.land().await? {
-                Landed::Changed => break,
-                Landed::Answer(answer, serial) => {
-                    if std::mem::take(&mut self.rewound) {
-                        // What it holds is pending, and comes again in its turn.
-                        self.cursors.rewind();
-                    } else if let Some(entries) = self.understand(answer, serial).await? {
+            for at in 0..self.lanes.len() {
+                self.make_groups(at).await?;
+            }
+            if !self.report.remade.is_empty() || !self.report.not_streams.is_empty() {
+                break;
+            }
+            self.launch().await?;
+            match self.wait().await? {
+                Woken::Nothing => break,
+                Woken::Answer {
+                    lane,
+                    answer,
+                    serial,
+                } => {
+                    if let Some(entries) = self.take(lane, answer, serial).await? {
                         self.backoff.reset();
                         return Ok(self.batch(entries));
                     }
@@ -168,125 +189,148 @@ impl ValkeyReader {
         Ok(self.batch(Vec::new()))
     }
 
-    /// Sends the next read; `false` when there is no stream to read.
-    async fn launch(&mut self) -> Result<bool, StoreError> {
+    /// Ends reads that are no longer what is wanted, before others are sent: a stream is never in
+    /// two reads at once. Gives what they had.
+    async fn settle_down(&mut self) -> Result<Vec<Read>, StoreError> {
+        let mut entries = Vec::new();
+        for at in 0..self.lanes.len() {
+            let stale = |lane: &Lane| lane.is_flying() && (self.rewound || lane.reassigned);
+            if self.lanes.get(at).is_some_and(stale) {
+                entries.extend(self.land(at).await?);
+            }
+        }
         if std::mem::take(&mut self.rewound) {
-            self.cursors.rewind();
+            // What was had is pending, and comes again in its turn.
+            entries.clear();
+            for lane in &mut self.lanes {
+                lane.cursors.rewind();
+            }
         }
-        let block = match self.cursors.next_return() {
-            Some(at) => self
-                .options
-                .block
-                .min(at.saturating_duration_since(Instant::now())),
-            None => self.options.block,
-        };
-        match self.cursors.command(&self.options, block) {
-            Some(command) => self.fly(command).await.map(|()| true),
-            None => Ok(false),
-        }
+        Ok(entries)
     }
 
-    async fn fly(&mut self, command: Command) -> Result<(), StoreError> {
-        let midway = std::mem::replace(&mut self.midway, true);
-        self.session()?.read.send(command.pieces).await?;
-        self.midway = midway;
-        self.reassigned = false;
-        let limits = Limits {
-            bytes: self.options.max_entry_bytes,
-            fields: self.options.max_fields,
+    /// Ends the read that a lane has in flight, and gives what it had.
+    async fn land(&mut self, at: usize) -> Result<Vec<Read>, StoreError> {
+        self.midway = true;
+        let (Some(lane), Some(session)) = (self.lanes.get_mut(at), &mut self.session) else {
+            return Err(unreachable(&self.dialer.at, "the connection is gone"));
         };
-        self.flight = Some(Flight {
-            builder: AnswerBuilder::new(limits),
-            deadline: Instant::now() + self.options.block + ANSWER_DEADLINE,
-            waits: command.waits,
-            serial: command.serial,
-        });
+        let landed = lane.land(&mut session.settle, &self.dialer.at).await?;
+        let entries = match landed {
+            Some((answer, serial)) => self
+                .understand(at, answer, serial)
+                .await?
+                .unwrap_or_default(),
+            None => Vec::new(),
+        };
+        self.midway = false;
+        Ok(entries)
+    }
+
+    async fn launch(&mut self) -> Result<(), StoreError> {
+        for lane in &mut self.lanes {
+            if !lane.is_flying() {
+                self.midway = true;
+                lane.launch(&self.options, &self.dialer.at).await?;
+                self.midway = false;
+            }
+        }
         Ok(())
     }
 
-    /// Waits for the answer of the read in flight. The wait is ended at once when somebody
-    /// interrupts, or when what is waited for isn't what is wanted any more.
-    async fn land(&mut self) -> Result<Landed, StoreError> {
-        let mut hurry = self.reassigned || self.rewound;
-        let mut pause = Duration::ZERO;
+    /// Waits until a lane has an answer. Without a read in flight, until something can be read.
+    async fn wait(&mut self) -> Result<Woken, StoreError> {
+        let overdue_at = self.lanes.iter().filter_map(Lane::deadline).min();
+        let mut enough = Instant::now() + self.options.block;
+        if let Some(back) = self
+            .lanes
+            .iter()
+            .filter_map(|lane| lane.cursors.next_return())
+            .min()
+        {
+            enough = enough.min(back);
+        }
         let ValkeyReader {
-            session,
-            flight,
+            lanes,
             interrupt,
-            midway,
             dialer,
             ..
         } = self;
-        let (Some(session), Some(flying)) = (session, flight.as_mut()) else {
-            return Err(unreachable(&dialer.at, "the connection is gone"));
-        };
-        let mut waits = flying.waits;
-        loop {
-            tokio::select! {
-                biased;
-                heard = session.read.hear(&mut flying.builder) => match heard? {
-                    Some(answer) => {
-                        let serial = flying.serial;
-                        *flight = None;
-                        return Ok(Landed::Answer(answer, serial));
-                    }
-                    None if hurry => {}
-                    None => return Ok(Landed::Changed),
-                },
-                () = interrupt.notified(), if !hurry => hurry = true,
-                () = sleep(pause), if hurry && waits => {
-                    *midway = true;
-                    let number = session.read.id.to_string();
-                    let unblocked = session.settle.ask(&[b"CLIENT", b"UNBLOCK", number.as_bytes(), b"TIMEOUT"]).await?;
-                    *midway = false;
-                    // Zero: it doesn't wait yet. An error: it can't be ended, and ends by itself.
-                    waits = unblocked == Frame::Integer(0);
-                    pause = UNBLOCK_PAUSE;
-                }
-                () = sleep_until(flying.deadline.into()) => {
-                    return Err(unreachable(&dialer.at, format!("it didn't answer a read within {ANSWER_DEADLINE:?} of its end")));
+        let heard = poll_fn(|cx| {
+            for (at, lane) in lanes.iter_mut().enumerate() {
+                if let Poll::Ready(heard) = lane.poll(cx) {
+                    return Poll::Ready(heard.map(|heard| (at, heard)));
                 }
             }
-        }
-    }
-
-    /// Waits without a read in flight.
-    async fn idle(&mut self) -> Result<(), StoreError> {
-        let back = self.cursors.next_return();
-        let end = Instant::now() + self.options.block;
-        let end = back.map_or(end, |back| back.min(end));
-        let interrupt = Arc::clone(&self.interrupt);
-        let session = self.session()?;
-        let mut builder = FrameBuilder::default();
+            Poll::Pending
+        });
         tokio::select! {
-            heard = session.read.hear(&mut builder) => match heard? {
-                None => Ok(()),
-                Some(_) => Err(session.read.refused("XREADGROUP", b"ERR an answer came that nobody asked for")),
+            biased;
+            heard = heard => Ok(match heard? {
+                (lane, Heard::Answer(answer, serial)) => Woken::Answer { lane, answer, serial },
+                (_, Heard::Change) => Woken::Nothing,
+            }),
+            () = interrupt.notified() => Ok(Woken::Nothing),
+            () = sleep_until(overdue_at.unwrap_or(enough).into()) => match overdue_at {
+                Some(_) => Err(overdue(&dialer.at)),
+                None => Ok(Woken::Nothing),
             },
-            () = interrupt.notified() => Ok(()),
-            () = sleep_until(end.into()) => Ok(()),
         }
     }
 
-    /// The entries of an answer, or `None` when groups must be put in order first.
+    /// The entries of a lane's answer, or `None` when groups must be put in order first. Streams
+    /// that wake up in a quiet lane move to the busy one.
+    async fn take(
+        &mut self,
+        at: usize,
+        answer: Answer,
+        serial: u64,
+    ) -> Result<Option<Vec<Read>>, StoreError> {
+        // What the answer held is in nobody's hands until it is returned.
+        self.midway = true;
+        let entries = match self.understand(at, answer, serial).await? {
+            Some(entries) if at > 0 && !entries.is_empty() => Some(self.awaken(at, entries).await?),
+            entries => entries,
+        };
+        self.midway = false;
+        Ok(entries)
+    }
+
+    async fn awaken(&mut self, at: usize, mut entries: Vec<Read>) -> Result<Vec<Read>, StoreError> {
+        let mut awake: Vec<Key> = entries.iter().map(|read| read.stream.clone()).collect();
+        awake.dedup();
+        if self.lanes.first().is_some_and(Lane::is_flying) {
+            entries.extend(self.land(0).await?);
+        }
+        if let Some((busy, quiet)) = self.lanes.split_first_mut()
+            && let Some(quiet) = quiet.get_mut(at - 1)
+        {
+            lanes::promote(busy, quiet, &awake, Instant::now());
+        }
+        Ok(entries)
+    }
+
     async fn understand(
         &mut self,
+        at: usize,
         answer: Answer,
         serial: u64,
     ) -> Result<Option<Vec<Read>>, StoreError> {
         let streams = match answer {
             Answer::Streams(streams) => streams,
             Answer::Refused(text) => {
-                self.put_in_order(&text).await?;
+                self.put_in_order(at, &text).await?;
                 return Ok(None);
             }
         };
         let mut reads = Vec::with_capacity(streams.iter().map(|(_, entries)| entries.len()).sum());
+        let (now, count) = (Instant::now(), self.options.count);
         for (name, entries) in streams {
-            if let Some(key) = self
-                .cursors
-                .took(&name, &entries, self.options.count, serial)
-            {
+            let key = self
+                .lanes
+                .get_mut(at)
+                .and_then(|lane| lane.cursors.took(&name, &entries, count, serial, now));
+            if let Some(key) = key {
                 reads.extend(entries.into_iter().map(|entry| Read {
                     stream: key.clone(),
                     entry,
@@ -301,16 +345,24 @@ impl ValkeyReader {
             entries,
             ..std::mem::take(&mut self.report)
         };
-        if let Some(session) = &mut self.session {
-            batch.changed |= session.read.take_changed();
-            if !session.tells_changes
-                && self
-                    .change_assumed
-                    .is_none_or(|at| at.elapsed() >= ASSUMED_CHANGE)
-            {
-                self.change_assumed = Some(Instant::now());
-                batch.changed = true;
-            }
+        for connection in self
+            .lanes
+            .iter_mut()
+            .filter_map(|lane| lane.connection.as_mut())
+        {
+            batch.changed |= connection.take_changed();
+        }
+        let told = self
+            .session
+            .as_ref()
+            .is_none_or(|session| session.tells_changes);
+        if !told
+            && self
+                .change_assumed
+                .is_none_or(|at| at.elapsed() >= ASSUMED_CHANGE)
+        {
+            self.change_assumed = Some(Instant::now());
+            batch.changed = true;
         }
         batch
     }
@@ -319,7 +371,7 @@ impl ValkeyReader {
 #[async_trait]
 impl GroupReader for ValkeyReader {
     fn assign(&mut self, streams: Vec<Key>) {
-        self.reassigned |= self.cursors.assign(streams);
+        lanes::assign(&mut self.lanes, streams);
     }
 
     async fn read(&mut self) -> Result<Batch, StoreError> {

@@ -1,16 +1,14 @@
-//! The two connections of a reader: one that waits for entries, one that settles them.
+//! The connection of a reader that settles, and what it holds while it is connected.
 
 use super::connection::Connection;
 use super::dial::Dialer;
 use super::frame::Frame;
 use super::settle::SCRIPT;
-use crate::streams::{Key, StoreError};
+use crate::streams::StoreError;
 
-/// Both connections, ready.
+/// What a reader has while it is connected, beside the connections of its lanes.
 pub(crate) struct Session {
-    /// Waits for entries and hears of changes.
-    pub(crate) read: Connection,
-    /// Settles, and does what is due while the other one waits.
+    /// Settles, and does what is due while the others wait.
     pub(crate) settle: Connection,
     /// The digest of the script that settles.
     pub(crate) digest: Vec<u8>,
@@ -18,43 +16,22 @@ pub(crate) struct Session {
     pub(crate) tells_changes: bool,
 }
 
-/// The numbers that a session's connections had on the store.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Former {
-    read: u64,
-    settle: u64,
-}
-
 impl Session {
-    /// Connects twice. `name` must be the reader's own, and no other's.
+    /// Connects. `name` must be the reader's own, and no other's; `former` are the numbers that
+    /// its connections had on the store before they broke.
     pub(crate) async fn open(
         dialer: &Dialer,
         name: &str,
-        watched: &[Key],
-        former: Option<Former>,
+        former: &[u64],
     ) -> Result<Session, StoreError> {
-        let (mut read, mut settle) = tokio::try_join!(
-            Connection::open(dialer, name),
-            Connection::open(dialer, name)
-        )?;
-        if let Some(former) = former {
-            end(&mut settle, name, former).await?;
-        }
+        let mut settle = Connection::open(dialer, name).await?;
+        end(&mut settle, name, former).await?;
         let digest = load(&mut settle).await?;
-        let tells_changes = read.watch(watched).await?;
         Ok(Session {
-            read,
             settle,
             digest,
-            tells_changes,
+            tells_changes: true,
         })
-    }
-
-    pub(crate) fn former(&self) -> Former {
-        Former {
-            read: self.read.id,
-            settle: self.settle.id,
-        }
     }
 }
 
@@ -73,15 +50,15 @@ pub(crate) async fn load(connection: &mut Connection) -> Result<Vec<u8>, StoreEr
 /// would be given entries that nobody hears of until the next time pending ones are read.
 ///
 /// The numbers may since belong to others, after a restart of the store; so the name must fit.
-async fn end(connection: &mut Connection, name: &str, former: Former) -> Result<(), StoreError> {
-    let numbers = [former.read, former.settle].map(|number| number.to_string());
-    for number in &numbers {
+async fn end(connection: &mut Connection, name: &str, former: &[u64]) -> Result<(), StoreError> {
+    for number in former {
+        let number = number.to_string();
         let listed = connection
             .ask(&[b"CLIENT", b"LIST", b"ID", number.as_bytes()])
             .await?;
         let ours = listed
             .text()
-            .is_some_and(|text| is_listed(text, number, name));
+            .is_some_and(|text| is_listed(text, &number, name));
         if ours
             && let Frame::Error(text) = connection
                 .ask(&[b"CLIENT", b"KILL", b"ID", number.as_bytes()])

@@ -13,7 +13,9 @@ use super::Valkey;
 use super::cold::protocol;
 use super::entries::entry_id;
 use super::reader::ValkeyReader;
-use crate::streams::{GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams};
+use crate::streams::{
+    GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams, glob,
+};
 
 /// Keys asked about at once.
 const KEYS_AT_ONCE: usize = 1000;
@@ -177,8 +179,7 @@ impl Streams for Valkey {
     }
 
     async fn scan(&self, pattern: &str) -> Result<Vec<String>, StoreError> {
-        // Brackets and backslashes mean more to the store than to the port.
-        let glob = pattern.replace('\\', "\\\\").replace('[', "\\[");
+        let glob = glob(pattern);
         let mut found = HashSet::new();
         let mut cursor = b"0".to_vec();
         loop {

@@ -2,16 +2,18 @@
 
 use std::time::Instant;
 
-use super::{Frame, Key, StoreError, ValkeyReader};
+use super::{Key, StoreError, ValkeyReader, unreachable};
+use crate::streams::valkey::cursors::Cursors;
 use crate::streams::valkey::encode::Outgoing;
+use crate::streams::valkey::frame::Frame;
 
 /// Commands sent before their answers are read.
 const AT_ONCE: usize = 1000;
 
 impl ValkeyReader {
     /// Makes the groups that aren't known to exist.
-    pub(super) async fn make_groups(&mut self) -> Result<(), StoreError> {
-        let missing = self.cursors.without_group(Instant::now());
+    pub(super) async fn make_groups(&mut self, at: usize) -> Result<(), StoreError> {
+        let missing = self.cursors(at)?.without_group(Instant::now());
         let group = self.options.group.clone();
         let made = self
             .each(&missing, |out, key| {
@@ -28,9 +30,11 @@ impl ValkeyReader {
         for (key, answer) in missing.into_iter().zip(made) {
             match answer {
                 Frame::Error(text) if text.starts_with(b"BUSYGROUP") => {
-                    self.cursors.has_group(&key, false);
+                    self.cursors(at)?.has_group(&key, false);
                 }
-                Frame::Error(text) if text.starts_with(b"WRONGTYPE") => self.not_a_stream(key),
+                Frame::Error(text) if text.starts_with(b"WRONGTYPE") => {
+                    self.not_a_stream(at, key)?
+                }
                 Frame::Error(text) => {
                     let reason = String::from_utf8_lossy(&text).into_owned();
                     let error = StoreError::Refused {
@@ -43,29 +47,33 @@ impl ValkeyReader {
                     }
                     // The one key mustn't keep the others from being read.
                     tracing::warn!(%error, "a stream is left out");
-                    self.cursors.leave_out(&key, Instant::now());
+                    self.cursors(at)?.leave_out(&key, Instant::now());
                 }
                 _ => {
-                    if self.cursors.has_group(&key, true) {
+                    if self.cursors(at)?.has_group(&key, true) {
                         self.report.remade.push(key);
                     }
                 }
             }
         }
         // Streams that have been left out meanwhile aren't asked about again.
-        self.cursors.without_group(Instant::now());
+        self.cursors(at)?.without_group(Instant::now());
         Ok(())
     }
 
     /// Does something about a read that the store refused, or gives it as the error.
-    pub(super) async fn put_in_order(&mut self, refusal: &[u8]) -> Result<(), StoreError> {
+    pub(super) async fn put_in_order(
+        &mut self,
+        at: usize,
+        refusal: &[u8],
+    ) -> Result<(), StoreError> {
         // `UNBLOCKED`: the stream was deleted while its readers waited.
         if refusal.starts_with(b"NOGROUP") || refusal.starts_with(b"UNBLOCKED") {
-            self.cursors.doubt_groups();
+            self.cursors(at)?.doubt_groups();
             return Ok(());
         }
         if refusal.starts_with(b"WRONGTYPE") {
-            let keys = self.cursors.keys();
+            let keys = self.cursors(at)?.keys();
             let types = self
                 .each(&keys, |out, key| {
                     out.line(&[b"TYPE", key.as_bytes()]);
@@ -73,17 +81,25 @@ impl ValkeyReader {
                 .await?;
             for (key, kind) in keys.into_iter().zip(types) {
                 if !matches!(kind.text(), Some(b"stream" | b"none") | None) {
-                    self.not_a_stream(key);
+                    self.not_a_stream(at, key)?;
                 }
             }
             return Ok(());
         }
-        Err(self.session()?.read.refused("XREADGROUP", refusal))
+        Err(self.session()?.settle.refused("XREADGROUP", refusal))
     }
 
-    fn not_a_stream(&mut self, key: Key) {
-        self.cursors.leave_out(&key, Instant::now());
+    fn cursors(&mut self, at: usize) -> Result<&mut Cursors, StoreError> {
+        match self.lanes.get_mut(at) {
+            Some(lane) => Ok(&mut lane.cursors),
+            None => Err(unreachable(&self.dialer.at, "the connection is gone")),
+        }
+    }
+
+    fn not_a_stream(&mut self, at: usize, key: Key) -> Result<(), StoreError> {
+        self.cursors(at)?.leave_out(&key, Instant::now());
         self.report.not_streams.push(key);
+        Ok(())
     }
 
     /// Sends a command about each key and gives the answers.

@@ -1,12 +1,11 @@
 //! Settling, with the next read sent on its way meanwhile.
 
-use super::{
-    Fence, Frame, Outcome, Plan, Settled, Settlement, Settler, StoreError, ValkeyReader, enter,
-    load,
-};
+use super::{Fence, Settled, Settlement, StoreError, ValkeyReader};
 use crate::streams::valkey::connection::Connection;
 use crate::streams::valkey::encode::Outgoing;
-use crate::streams::valkey::settle::{Call, SCRIPT};
+use crate::streams::valkey::frame::Frame;
+use crate::streams::valkey::session::load;
+use crate::streams::valkey::settle::{Call, Outcome, Plan, SCRIPT, Settler, enter};
 
 impl ValkeyReader {
     pub(super) async fn hand_over(
@@ -76,15 +75,14 @@ impl ValkeyReader {
         Ok(refusal.map_or(Ok(settled), Err))
     }
 
-    /// Sends the next read, if it is certain what it will be.
+    /// Sends the next reads, where it is certain what they will be.
     async fn read_ahead(&mut self) -> Result<(), StoreError> {
-        if self.flight.is_some() || self.reassigned || self.rewound {
-            return Ok(());
+        if !self.rewound {
+            for lane in &mut self.lanes {
+                lane.launch_ahead(&self.options, &self.dialer.at).await?;
+            }
         }
-        match self.cursors.ahead() {
-            Some(command) => self.fly(command).await,
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
