@@ -26,9 +26,9 @@ use crate::membership::{Impostor, Membership, ROUND, VALID_FOR, slice};
 use crate::options::RelayOptions;
 use crate::reader::{Assignment, Reader, Source};
 
-/// The most streams that one reader reads: a read costs the store something for each of them,
-/// and a reader costs two connections.
-const STREAMS_PER_READER: usize = 64;
+/// The most streams that one reader reads. Its work is done by one core at a time, and what
+/// waits costs it nothing; so it is a few thousand, and a large daemon has several.
+const STREAMS_PER_READER: usize = 4096;
 
 /// The most entries of one stream in one read.
 const COUNT: usize = 256;
