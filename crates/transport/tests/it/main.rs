@@ -7,7 +7,8 @@
     reason = "a test that fails may panic"
 )]
 
+mod access;
 mod contract;
 mod cut;
+mod faults;
 mod store;
-mod valkey;
