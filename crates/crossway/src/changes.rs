@@ -23,7 +23,11 @@ pub(crate) struct Changes {
 impl Changes {
     /// Watches these files from how they are now.
     pub(crate) async fn watch(paths: Vec<PathBuf>) -> Changes {
-        let mut ticks = interval(LOOK);
+        Changes::every(LOOK, paths).await
+    }
+
+    async fn every(period: Duration, paths: Vec<PathBuf>) -> Changes {
+        let mut ticks = interval(period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let told = marks(paths).await;
         Changes { told, ticks }
@@ -77,7 +81,8 @@ mod tests {
     async fn a_change_is_told_once() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a");
-        let mut changes = Changes::watch(vec![file.clone()]).await;
+        let period = Duration::from_millis(20);
+        let mut changes = Changes::every(period, vec![file.clone()]).await;
         let patience = Duration::from_secs(20);
 
         for text in ["one", "longer"] {
@@ -91,7 +96,7 @@ mod tests {
             .await
             .unwrap();
         assert!(
-            tokio::time::timeout(LOOK * 3, changes.next())
+            tokio::time::timeout(period * 5, changes.next())
                 .await
                 .is_err(),
             "nothing changed since"

@@ -9,7 +9,7 @@ use crossway_core::address::NameError;
 use crossway_relay::{Discovery, Relay, RelayError, RelayOptions};
 use crossway_transport::streams::embedded::server::{Password, Server, ServerOptions};
 use crossway_transport::streams::embedded::{Embedded, EmbeddedOptions, Sync};
-use crossway_transport::streams::valkey::Valkey;
+use crossway_transport::streams::valkey::{StoreUrlError, Valkey};
 use crossway_transport::streams::{StoreError, Streams};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -36,6 +36,9 @@ pub(crate) enum PlanesError {
     /// The folder for state can't be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The store's URL isn't one.
+    #[error(transparent)]
+    Url(#[from] StoreUrlError),
     /// The store can't be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -86,7 +89,7 @@ impl Planes {
                 let (store, served) = embedded(config).await?;
                 (store, Some(served))
             }
-            Store::Url(url) => (Valkey::new(url.store()), None),
+            Store::Url(url) => (Arc::new(Valkey::open(&url.store()?).await?), None),
         };
         Ok(Planes {
             relay: Relay::start(store, options, registry),
@@ -164,7 +167,7 @@ async fn embedded(config: &Config) -> Result<(Arc<Embedded>, Served), PlanesErro
     let at = config.embedded.listen;
     let listen = |reason| PlanesError::Listen { at, reason };
     let options = EmbeddedOptions {
-        dir: config.data_dir.clone(),
+        dir: config.data_dir.join("embedded"),
         sync: match config.embedded.sync {
             config::Sync::Always => Sync::Always,
             config::Sync::EverySecond => Sync::EverySecond,

@@ -135,6 +135,12 @@ impl Daemon {
         kill_process(pid, signal).expect("it can be signalled");
     }
 
+    /// The number of the running process.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.process.as_ref().expect("it runs").id()
+    }
+
     /// Asks the process to end and waits for it; gives whether it ended well.
     pub async fn terminate(&mut self) -> bool {
         self.signal(Signal::TERM);

@@ -22,6 +22,10 @@ const SETTLE_AT_ONCE: usize = 256;
 /// A stream whose entries say nothing is written about at most this often.
 const QUIET: Duration = Duration::from_secs(30);
 
+/// How often what is pending is looked through for entries that nobody has in hand: they were
+/// given to a daemon that had been taken for dead, and no other read would give them again.
+const SWEEP: Duration = Duration::from_secs(10);
+
 /// The pause after a batch that the store wouldn't settle.
 const STORE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -94,6 +98,7 @@ impl Reader {
     /// Reads until cancelled; then what is in hand is settled first.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         self.assignments.mark_changed();
+        let mut swept = Instant::now();
         while !stop.is_cancelled() {
             self.take_assignment();
             if self.sources.is_empty() {
@@ -135,6 +140,10 @@ impl Reader {
                     .observe(started.elapsed().as_secs_f64());
             }
             self.confirm();
+            if swept.elapsed() >= SWEEP {
+                swept = Instant::now();
+                self.reader.rewind();
+            }
         }
     }
 

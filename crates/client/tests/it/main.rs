@@ -6,6 +6,7 @@
 )]
 
 mod calls;
+mod examples;
 mod relay;
 mod serving;
 mod store;

@@ -4,6 +4,7 @@
 //! error. With `--json` standard output holds one JSON object, or nothing when the status is 2.
 
 mod argument;
+mod banner;
 mod check;
 mod inspect;
 mod output;

@@ -1,21 +1,19 @@
 //! `crossway up`: the daemon, from reading the configuration to leaving.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
 
 use clap::Args;
 use prometheus_client::registry::Registry;
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::banner::Banner;
 use super::output::Output;
 use super::{Answer, CliError, Common};
 use crate::admin::{Admin, AdminError, Readiness};
 use crate::changes::Changes;
-use crate::config::{Config, Store};
 use crate::logging::Logging;
 use crate::planes::{Planes, PlanesError};
 use crate::reload::{Reload, Source};
@@ -72,7 +70,13 @@ impl Up {
         let admin = Admin::bind(config.admin.listen)
             .await
             .map_err(UpError::from)?;
-        banner(&config, admin.at(), planes.embedded(), output)?;
+        let banner = Banner {
+            config: &config,
+            file: common.config.as_deref(),
+            admin: admin.at(),
+            embedded: planes.embedded(),
+        };
+        output.answer(&banner.object(), banner.text())?;
 
         let stop = CancellationToken::new();
         let _guard = stop.clone().drop_guard();
@@ -116,40 +120,4 @@ impl Up {
         tracing::info!("left");
         Ok(Answer::Yes)
     }
-}
-
-fn banner(
-    config: &Config,
-    admin: SocketAddr,
-    embedded: Option<SocketAddr>,
-    output: Output,
-) -> Result<(), std::io::Error> {
-    let url = config.store_url();
-    let (place, kind) = match (&config.relay.store, embedded) {
-        (Store::Embedded, Some(at)) => (
-            at.to_string(),
-            format!("embedded, kept in {}", config.data_dir.display()),
-        ),
-        (Store::Embedded, None) => (
-            url.place().to_owned(),
-            format!("embedded, kept in {}", config.data_dir.display()),
-        ),
-        (Store::Url(url), _) => (url.place().to_owned(), "a server of its own".to_owned()),
-    };
-    let object = json!({"store": place, "embedded": embedded.map(|at| at.to_string()), "admin": admin.to_string()});
-    let version = env!("CARGO_PKG_VERSION");
-    let text = format!(
-        "crossway {version}
-
-  store   {place}   {kind}
-  admin   http://{admin}   /healthz /readyz /metrics
-
-Next, in another terminal:
-  python3 examples/python/echo_service.py --url redis://{place}   a service that answers
-  crossway send echo sum '[1, 2, 3]' --from shop                   ask it
-  crossway tail                                                    watch what passes
-
-Ctrl-C ends it; a changed configuration is taken without a restart."
-    );
-    output.answer(&object, text)
 }

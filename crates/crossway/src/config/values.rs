@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use crossway_core::address::{Environment, NameError, SiteId};
-use redis::IntoConnectionInfo;
+use crossway_transport::streams::valkey;
 use schemars::JsonSchema;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
@@ -257,9 +257,9 @@ impl TryFrom<String> for Store {
 /// The text isn't the URL of a store. It isn't repeated, because it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this isn't `embedded` or a URL as redis://HOST:PORT, rediss://USER:PASSWORD@HOST:PORT or unix:///PATH"
+    "{0}; a store is `embedded` or a URL as redis://HOST:PORT, rediss://USER:PASSWORD@HOST:PORT or unix:///PATH"
 )]
-pub(crate) struct UrlError;
+pub(crate) struct UrlError(#[source] valkey::StoreUrlError);
 
 /// The URL of a store. Only its place is ever shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -274,11 +274,22 @@ impl StoreUrl {
     /// # Errors
     /// [`UrlError`] where no connection can be made from it.
     pub(crate) fn parse(url: &str) -> Result<StoreUrl, UrlError> {
-        let info = url.into_connection_info().map_err(|_| UrlError)?;
+        let store: valkey::StoreUrl = url.parse().map_err(UrlError)?;
+        let shown = store.to_string();
+        let place = shown.split_once("://").map_or(&*shown, |(_, rest)| rest);
+        let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
         Ok(StoreUrl {
             url: url.to_owned(),
-            place: info.addr().to_string(),
+            place: place.to_owned(),
         })
+    }
+
+    /// As the store's adapter takes it.
+    ///
+    /// # Errors
+    /// None for a URL that was read by [`StoreUrl::parse`].
+    pub(crate) fn store(&self) -> Result<valkey::StoreUrl, valkey::StoreUrlError> {
+        self.url.parse()
     }
 
     /// The embedded store at `listen`, for a program of the same machine.
@@ -330,6 +341,7 @@ fn percent_encode(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use redis::IntoConnectionInfo;
 
     #[test]
     fn a_password_with_any_bytes_survives_in_the_url() {

@@ -208,7 +208,9 @@ fn an_open_embedded_store_without_a_password_is_refused() {
 fn no_fault_shows_a_secret() {
     for text in [
         "[relay]\nstore = \"http://me:hunter2@example.org\"\n",
-        "[relay]\nstore = \"redis://me:hunter2@exa mple.org\"\n",
+        "[relay]\nstore = \"redis://me:hunter2@example.org:99999\"\n",
+        "[relay]\nstore = \"redis://me:hunter2/@example.org\"\n",
+        "[relay]\nstore = \"redis:hunter2\"\n",
         "[embedded]\npassword = [\"hunter2\"]\n",
         "[embedded]\npassword = { is = \"hunter2\" }\n",
         "[embedded]\npassword = \"hunter2\nlisten = 1\n",

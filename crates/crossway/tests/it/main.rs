@@ -10,6 +10,7 @@
 
 mod cli;
 mod config;
+mod conversation;
 mod losses;
 mod program;
 mod store;

@@ -10,6 +10,7 @@ use crossway_harness::{RedisServer, eventually};
 use crossway_relay::{Relay, RelayOptions};
 use crossway_transport::streams::Streams;
 use crossway_transport::streams::embedded::Embedded;
+use crossway_transport::streams::valkey::Valkey;
 use prometheus_client::registry::Registry;
 
 /// How long anything may take before a test gives up on it.
@@ -180,9 +181,7 @@ impl World {
 
 pub async fn connect(server: &RedisServer) -> Arc<dyn Streams> {
     let url = server.url().parse().unwrap();
-    crossway_transport::streams::valkey::Valkey::connect(&url)
-        .await
-        .unwrap()
+    Arc::new(Valkey::connect(&url).await.unwrap())
 }
 
 /// The unified stream of a site in testing.

@@ -1,14 +1,18 @@
-//! What the stream stores promise, held against real ones.
+//! What the stores promise, kept against real servers.
 
 #![allow(
+    clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a test that fails may panic"
+    reason = "a test that can't go on has failed"
 )]
 
 mod access;
 mod contract;
 mod cut;
+mod durability;
 mod faults;
+mod parity;
 mod store;
+mod wire;

@@ -81,11 +81,9 @@ impl State {
             }
             _ => {}
         }
-        if new_stream {
-            if let Ok(name) = std::str::from_utf8(key) {
-                // Without a listener there is nobody to tell.
-                let _ = self.created.send(Arc::from(name));
-            }
+        if new_stream && let Ok(name) = std::str::from_utf8(key) {
+            // Without a listener there is nobody to tell.
+            let _ = self.created.send(Arc::from(name));
         }
     }
 

@@ -89,10 +89,10 @@ impl Subscriptions {
                 self.streams.remove(stream.as_bytes());
             }
         }
-        if let Some(seat) = self.seats.get_mut(&reader) {
-            if seat.queued.remove(stream) {
-                seat.ready.retain(|other| other != stream);
-            }
+        if let Some(seat) = self.seats.get_mut(&reader)
+            && seat.queued.remove(stream)
+        {
+            seat.ready.retain(|other| other != stream);
         }
     }
 

@@ -6,6 +6,8 @@
 //! (`settle`). What is cold goes through the `redis` crate over one shared connection (`cold`).
 
 mod backoff;
+#[cfg(feature = "bare-loop")]
+pub mod bare;
 mod codec;
 mod cold;
 mod connection;
@@ -43,21 +45,32 @@ pub struct Valkey {
 }
 
 impl Valkey {
+    /// Prepares to connect, and doesn't wait for a store that isn't there yet; must be called
+    /// within a runtime.
+    ///
+    /// # Errors
+    /// [`StoreError::Unreachable`] when the certificates that the URL names can't be read;
+    /// [`StoreError::Refused`] when it is the URL of a cluster.
+    pub async fn open(url: &StoreUrl) -> Result<Valkey, StoreError> {
+        let dialer = Arc::new(Dialer::new(url.clone()).await?);
+        Ok(Valkey {
+            cold: Cold::start(Arc::clone(&dialer)),
+            updates: Updates::new(Arc::clone(&dialer)),
+            dialer,
+        })
+    }
+
     /// Connects, and makes sure that the store lets us in.
     ///
     /// # Errors
     /// [`StoreError::Unreachable`] when nothing answers there, or the certificate isn't trusted;
     /// [`StoreError::Refused`] when the credentials are wrong or the server is part of a cluster.
     pub async fn connect(url: &StoreUrl) -> Result<Valkey, StoreError> {
-        let dialer = Arc::new(Dialer::new(url.clone()).await?);
+        let valkey = Valkey::open(url).await?;
         // The same greeting as every later connection, but its refusal is told.
-        let mut probe = Connection::open(&dialer, "crossway").await?;
+        let mut probe = Connection::open(&valkey.dialer, "crossway").await?;
         probe.must("PING", &[b"PING"]).await?;
-        Ok(Valkey {
-            cold: Cold::start(Arc::clone(&dialer)),
-            updates: Updates::new(Arc::clone(&dialer)),
-            dialer,
-        })
+        Ok(valkey)
     }
 }
 

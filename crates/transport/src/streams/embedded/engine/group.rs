@@ -82,10 +82,10 @@ impl Group {
                     count: *count,
                 },
             );
-            if let Some(before) = before.filter(|before| before.consumer != name) {
-                if let Some(ids) = self.consumers.get_mut(&before.consumer) {
-                    ids.remove(id);
-                }
+            if let Some(before) = before.filter(|before| before.consumer != name)
+                && let Some(ids) = self.consumers.get_mut(&before.consumer)
+            {
+                ids.remove(id);
             }
         }
         if let Some(ids) = self.consumers.get_mut(&name) {
@@ -95,10 +95,10 @@ impl Group {
 
     pub(crate) fn acknowledge(&mut self, ids: &[EntryId]) {
         for id in ids {
-            if let Some(pending) = self.pending.remove(id) {
-                if let Some(ids) = self.consumers.get_mut(&pending.consumer) {
-                    ids.remove(id);
-                }
+            if let Some(pending) = self.pending.remove(id)
+                && let Some(ids) = self.consumers.get_mut(&pending.consumer)
+            {
+                ids.remove(id);
             }
         }
     }

@@ -143,13 +143,6 @@ impl Engine {
         }
         let (stream, group) = (key.clone(), group.clone());
         let mut effects = Vec::new();
-        if !known.knows(consumer) {
-            effects.push(Effect::ConsumerCreate {
-                stream: stream.clone(),
-                group: group.clone(),
-                consumer: consumer.clone(),
-            });
-        }
         if !answer.gone.is_empty() {
             effects.push(Effect::Ack {
                 stream: stream.clone(),

@@ -42,10 +42,13 @@ impl Engine {
         let Some(last) = entries.last().map(|entry| entry.id) else {
             return Ok(Plan::nothing(entries));
         };
-        let entries_read = match known.entries_read {
-            Some(read) => Some(read.saturating_add(entries.len() as u64)),
-            None => stream.read_up_to(last),
-        };
+        // Counted on from what is known, or from the first entry whose place can be told.
+        let entries_read = entries
+            .iter()
+            .fold(known.entries_read, |read, entry| match read {
+                Some(read) => Some(read.saturating_add(1)),
+                None => stream.read_up_to(entry.id),
+            });
         let (stream, group) = (key.clone(), group.clone());
         let position = Effect::GroupSet {
             stream: stream.clone(),

@@ -1,8 +1,9 @@
 //! The data as effects that make it again, for a log that has grown too long.
 
+use bytes::Bytes;
 use crossway_core::entry::EntryId;
 
-use super::{Effect, Engine, Value};
+use super::{Effect, Engine, Group, Stream, Value};
 
 /// Entries of one pending list in one effect.
 const CLAIMS_PER_EFFECT: usize = 1024;
@@ -31,73 +32,7 @@ impl Engine {
                         })?;
                     }
                 }
-                Value::Stream(stream) => {
-                    for entry in stream.range(EntryId::ZERO, EntryId::MAX) {
-                        emit(Effect::Append {
-                            stream: key.clone(),
-                            id: entry.id,
-                            fields: entry.fields.clone(),
-                        })?;
-                    }
-                    emit(Effect::StreamState {
-                        stream: key.clone(),
-                        last_id: stream.last_id,
-                        added: stream.added,
-                    })?;
-                    for (name, group) in &stream.groups {
-                        emit(Effect::GroupSet {
-                            stream: key.clone(),
-                            group: name.clone(),
-                            last_delivered: group.last_delivered,
-                            entries_read: group.entries_read,
-                        })?;
-                        for consumer in group.consumers().keys() {
-                            emit(Effect::ConsumerCreate {
-                                stream: key.clone(),
-                                group: name.clone(),
-                                consumer: consumer.clone(),
-                            })?;
-                        }
-                        // One effect has one time; entries that were delivered together come together.
-                        let mut run: Option<(bytes::Bytes, u64, Vec<(EntryId, u64)>)> = None;
-                        for (id, pending) in group.pending() {
-                            match &mut run {
-                                Some((consumer, at, entries))
-                                    if *consumer == pending.consumer
-                                        && *at == pending.at
-                                        && entries.len() < CLAIMS_PER_EFFECT =>
-                                {
-                                    entries.push((*id, pending.count));
-                                }
-                                _ => {
-                                    let next = (
-                                        pending.consumer.clone(),
-                                        pending.at,
-                                        vec![(*id, pending.count)],
-                                    );
-                                    if let Some((consumer, at, entries)) = run.replace(next) {
-                                        emit(Effect::Claim {
-                                            stream: key.clone(),
-                                            group: name.clone(),
-                                            consumer,
-                                            at,
-                                            entries,
-                                        })?;
-                                    }
-                                }
-                            }
-                        }
-                        if let Some((consumer, at, entries)) = run {
-                            emit(Effect::Claim {
-                                stream: key.clone(),
-                                group: name.clone(),
-                                consumer,
-                                at,
-                                entries,
-                            })?;
-                        }
-                    }
-                }
+                Value::Stream(stream) => whole_stream(key, stream, &mut emit)?,
             }
             if slot.expires_at.is_some() {
                 emit(Effect::Expire {
@@ -108,4 +43,70 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+fn whole_stream<E>(
+    key: &Bytes,
+    stream: &Stream,
+    emit: &mut impl FnMut(Effect) -> Result<(), E>,
+) -> Result<(), E> {
+    for entry in stream.range(EntryId::ZERO, EntryId::MAX) {
+        emit(Effect::Append {
+            stream: key.clone(),
+            id: entry.id,
+            fields: entry.fields.clone(),
+        })?;
+    }
+    emit(Effect::StreamState {
+        stream: key.clone(),
+        last_id: stream.last_id,
+        added: stream.added,
+    })?;
+    for (name, group) in &stream.groups {
+        emit(Effect::GroupSet {
+            stream: key.clone(),
+            group: name.clone(),
+            last_delivered: group.last_delivered,
+            entries_read: group.entries_read,
+        })?;
+        for consumer in group.consumers().keys() {
+            emit(Effect::ConsumerCreate {
+                stream: key.clone(),
+                group: name.clone(),
+                consumer: consumer.clone(),
+            })?;
+        }
+        pending(key, name, group, emit)?;
+    }
+    Ok(())
+}
+
+/// One effect has one consumer and one time; entries that were delivered together come together.
+fn pending<E>(
+    key: &Bytes,
+    name: &Bytes,
+    group: &Group,
+    emit: &mut impl FnMut(Effect) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut rest = group.pending().iter().peekable();
+    while let Some((id, first)) = rest.next() {
+        let mut entries = vec![(*id, first.count)];
+        while entries.len() < CLAIMS_PER_EFFECT {
+            let Some((id, next)) =
+                rest.next_if(|(_, next)| next.consumer == first.consumer && next.at == first.at)
+            else {
+                break;
+            };
+            entries.push((*id, next.count));
+        }
+        let (consumer, at) = (first.consumer.clone(), first.at);
+        emit(Effect::Claim {
+            stream: key.clone(),
+            group: name.clone(),
+            consumer,
+            at,
+            entries,
+        })?;
+    }
+    Ok(())
 }

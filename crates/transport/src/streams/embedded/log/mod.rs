@@ -8,6 +8,8 @@ mod codec;
 pub(crate) mod keeper;
 pub(crate) mod record;
 pub(crate) mod segment;
+#[cfg(test)]
+mod tests;
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,7 +1,7 @@
 //! The embedded store over the Redis protocol, for services that know nothing else.
 //!
 //! [`inbound`] cuts commands out of the bytes, [`table`] says which commands there are,
-//! [`parse`] makes a [`command`] of the arguments, [`execute`] carries it out, [`reply`] puts the
+//! [`parse`] and [`parse_groups`] make a [`command`] of the arguments, [`execute`] carries it out, [`reply`] puts the
 //! answer in the client's version of the protocol. One [`connection`] is one task.
 
 mod arguments;
@@ -10,6 +10,7 @@ mod connection;
 mod execute;
 mod inbound;
 mod parse;
+mod parse_groups;
 mod reply;
 mod session;
 mod show;

@@ -127,14 +127,14 @@ impl Session {
                 }
             };
         }
-        if let Some((user, password)) = login {
-            if self.enter(user, password, house) != Reply::OK {
-                return WRONG_PASSWORD;
-            }
+        if let Some((user, password)) = login
+            && self.enter(user, password, house) != Reply::OK
+        {
+            return WRONG_PASSWORD;
         }
         if !self.known {
             return Refusal::of(
-                "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
             )
             .into();
         }

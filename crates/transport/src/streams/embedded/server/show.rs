@@ -130,10 +130,12 @@ pub(super) fn groups_info(stream: &Stream) -> Reply {
         let read = group
             .entries_read
             .or_else(|| stream.read_up_to(group.last_delivered));
+        let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        // Below zero where a client gave a group more entries read than were ever added.
         let lag = if stream.added == 0 {
             Some(0)
         } else {
-            read.map(|read| stream.added.saturating_sub(read))
+            read.map(|read| signed(stream.added).saturating_sub(signed(read)))
         };
         map(vec![
             ("name", Reply::Bulk(name.clone())),
@@ -144,7 +146,7 @@ pub(super) fn groups_info(stream: &Stream) -> Reply {
                 "entries-read",
                 group.entries_read.map_or(Reply::Null, Reply::number),
             ),
-            ("lag", lag.map_or(Reply::Null, Reply::number)),
+            ("lag", lag.map_or(Reply::Null, Reply::Int)),
         ])
     };
     Reply::Array(stream.groups.iter().map(group).collect())

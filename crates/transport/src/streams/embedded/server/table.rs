@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::arguments::Arguments;
 use super::command::Command;
 use super::parse;
+use super::parse_groups;
 use super::reply::Reply;
 use crate::streams::embedded::engine::Refusal;
 
@@ -116,18 +117,18 @@ pub(super) const COMMANDS: &[Spec] = &[
     write("set", -3, FIRST, parse::set),
     read("ttl", 2, FIRST, parse::ttl),
     read("type", 2, FIRST, parse::kind),
-    write("xack", -4, FIRST, parse::acknowledge),
+    write("xack", -4, FIRST, parse_groups::acknowledge),
     write("xadd", -5, FIRST, parse::add),
-    write("xautoclaim", -6, FIRST, parse::auto_claim),
-    write("xgroup|create", -5, SECOND, parse::group_create),
-    write("xgroup|destroy", 4, SECOND, parse::group_destroy),
-    read("xinfo|groups", 3, SECOND, parse::groups_info),
-    read("xinfo|stream", -3, SECOND, parse::stream_info),
+    write("xautoclaim", -6, FIRST, parse_groups::auto_claim),
+    write("xgroup|create", -5, SECOND, parse_groups::group_create),
+    write("xgroup|destroy", 4, SECOND, parse_groups::group_destroy),
+    read("xinfo|groups", 3, SECOND, parse_groups::groups_info),
+    read("xinfo|stream", -3, SECOND, parse_groups::stream_info),
     read("xlen", 2, FIRST, parse::len),
-    read("xpending", -3, FIRST, parse::pending),
+    read("xpending", -3, FIRST, parse_groups::pending),
     read("xrange", -4, FIRST, parse::range),
-    read("xread", -4, NONE, parse::read),
-    write("xreadgroup", -7, NONE, parse::read_group),
+    read("xread", -4, NONE, parse_groups::read),
+    write("xreadgroup", -7, NONE, parse_groups::read_group),
     read("xrevrange", -4, FIRST, parse::reverse_range),
     write("xtrim", -4, FIRST, parse::trim),
 ];

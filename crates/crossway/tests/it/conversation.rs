@@ -1,0 +1,129 @@
+//! A service, the daemon and the command line together.
+
+use std::process::Command;
+
+use crossway_client::{Client, Failure};
+use crossway_harness::{Daemon, RedisServer};
+use serde_json::{Value, json};
+
+use crate::program::{Ran, finish};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_crossway");
+
+fn ran(mut command: Command, arguments: &[&str]) -> impl Future<Output = Ran> + use<> {
+    command.args(arguments).arg("--json");
+    async {
+        tokio::task::spawn_blocking(move || finish(command, ""))
+            .await
+            .unwrap()
+    }
+}
+
+/// Asks, forbids, asks again, allows, asks again.
+async fn converse(daemon: &Daemon, url: &str) {
+    let billing = Client::connect(url, "billing", "production").await.unwrap();
+    let serving = billing
+        .serve(|command: crossway_client::Command| async move {
+            match command.name() {
+                "double" => {
+                    Ok(json!({"is": command.params::<i64>()? * 2, "for": command.source_site()}))
+                }
+                _ => Err(Failure::new("UNKNOWN_COMMAND", "only double")),
+            }
+        })
+        .await
+        .unwrap();
+    let send = |command: &'static str, params: &'static str| {
+        ran(
+            daemon.command(),
+            &[
+                "send",
+                "billing",
+                command,
+                params,
+                "--from",
+                "shop",
+                "--timeout",
+                "20s",
+            ],
+        )
+    };
+
+    let answered = send("double", "21").await;
+    assert_eq!(answered.status, 0, "{answered:?}");
+    assert_eq!(
+        answered.object()["result"],
+        json!({"is": 42, "for": "shop"})
+    );
+
+    let failed = send("halve", "21").await;
+    assert_eq!(
+        (failed.status, failed.object()["code"].as_str()),
+        (1, Some("UNKNOWN_COMMAND")),
+        "{failed:?}"
+    );
+
+    let set = ran(
+        daemon.command(),
+        &[
+            "policy", "set", "shop", "billing", "deny", "--reason", "closed",
+        ],
+    )
+    .await;
+    assert_eq!(set.status, 0, "{set:?}");
+    let denied = send("double", "21").await;
+    assert_eq!(
+        (denied.status, denied.object()["code"].as_str()),
+        (1, Some("RELAY.DENIED")),
+        "{denied:?}"
+    );
+    assert!(
+        denied.object()["message"]
+            .as_str()
+            .unwrap()
+            .contains("closed"),
+        "{denied:?}"
+    );
+
+    let removed = ran(daemon.command(), &["policy", "remove", "shop", "billing"]).await;
+    assert_eq!(removed.status, 0, "{removed:?}");
+    assert_eq!(send("double", "4").await.status, 0);
+
+    let sites = ran(daemon.command(), &["sites"]).await.object();
+    let known: Vec<&String> = sites["sites"].as_object().unwrap().keys().collect();
+    assert_eq!(known, ["billing", "shop"]);
+    let nobody: Value = ran(daemon.command(), &["send", "nobody", "x", "--from", "shop"])
+        .await
+        .object();
+    assert_eq!(nobody["code"], "RELAY.TARGET_NOT_FOUND");
+    serving.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_over_the_embedded_store() {
+    let mut daemon = Daemon::new(PROGRAM, "embedded");
+    daemon.start_ready().await;
+    converse(&daemon, &daemon.embedded_url()).await;
+    assert!(daemon.terminate().await, "{}", daemon.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_over_an_embedded_store_with_a_password() {
+    let mut daemon = Daemon::new(PROGRAM, "embedded");
+    daemon.set("CROSSWAY_EMBEDDED__PASSWORD", "p@ss:w/ord");
+    daemon.start_ready().await;
+    let url = daemon
+        .embedded_url()
+        .replace("redis://", "redis://:p%40ss%3Aw%2Ford@");
+    converse(&daemon, &url).await;
+    assert!(!daemon.log().contains("p@ss"), "{}", daemon.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversation_over_a_server() {
+    let server = RedisServer::start().await;
+    let mut daemon = Daemon::new(PROGRAM, &server.url());
+    daemon.start_ready().await;
+    converse(&daemon, &server.url()).await;
+    assert!(daemon.terminate().await, "{}", daemon.log());
+}
