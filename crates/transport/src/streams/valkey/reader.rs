@@ -42,6 +42,8 @@ pub(crate) struct ValkeyReader {
     name: String,
     /// The busy streams, then the quiet ones.
     lanes: Vec<Lane>,
+    /// The lane that is asked first, so that a busy one doesn't keep the others from being heard.
+    turn: usize,
     session: Option<Session>,
     /// Streams of quiet lanes that have had something; those lanes have no read in flight.
     awake: Vec<(usize, Vec<Key>)>,
@@ -79,6 +81,7 @@ impl ValkeyReader {
             options,
             name: format!("crossway-reader-{:016x}", spread()),
             lanes: vec![Lane::default()],
+            turn: 0,
             session: None,
             awake: Vec::new(),
             rewound: false,
@@ -254,6 +257,8 @@ impl ValkeyReader {
         {
             enough = enough.min(back);
         }
+        self.turn = (self.turn + 1) % self.lanes.len().max(1);
+        let turn = self.turn;
         let ValkeyReader {
             lanes,
             interrupt,
@@ -261,7 +266,12 @@ impl ValkeyReader {
             ..
         } = self;
         let heard = poll_fn(|cx| {
-            for (at, lane) in lanes.iter_mut().enumerate() {
+            let (before, after) = lanes.split_at_mut(turn);
+            let after = after
+                .iter_mut()
+                .enumerate()
+                .map(|(at, lane)| (turn + at, lane));
+            for (at, lane) in after.chain(before.iter_mut().enumerate()) {
                 if let Poll::Ready(heard) = lane.poll(cx) {
                     return Poll::Ready(heard.map(|heard| (at, heard)));
                 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crossway_transport::streams::{Key, Settled};
 
-use crate::store::{Store, bare, read, said, settle};
+use crate::store::{DEADLINE, Store, bare, read, said, settle};
 
 const STREAMS: usize = 900;
 
@@ -57,4 +57,30 @@ pub(super) async fn many_streams_are_each_read_once_and_in_order(store: Store) {
     }
     assert_eq!(given, expected);
     assert!(reader.read().await.expect("a read").entries.is_empty());
+}
+
+pub(super) async fn a_busy_stream_does_not_silence_the_others(store: Store) {
+    let mut reader = store.reader_with(&[], |options| options.count = 1);
+    reader.assign(streams(0..STREAMS));
+    store.add("s0", "0").await;
+    let mut last = format!("s{}", STREAMS - 1);
+    store.add(&last, "x").await;
+    last.push_str("=x");
+    // There is always another entry of the busy one.
+    let heard = async {
+        loop {
+            store.add("s0", "more").await;
+            store.add("s0", "more").await;
+            let batch = reader.read().await.expect("a read");
+            if said(&batch.entries).contains(&last) {
+                return;
+            }
+            settle(&mut *reader, batch.entries.iter().map(bare).collect())
+                .await
+                .expect("an answer");
+        }
+    };
+    tokio::time::timeout(DEADLINE, heard)
+        .await
+        .expect("the other one is heard");
 }

@@ -56,6 +56,7 @@ macro_rules! adapters {
             }
             many {
                 many_streams_are_each_read_once_and_in_order,
+                a_busy_stream_does_not_silence_the_others,
             }
             keys {
                 entries_are_kept_as_they_were_appended,
