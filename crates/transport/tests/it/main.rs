@@ -8,10 +8,11 @@
     reason = "a test that can't go on has failed"
 )]
 
+mod access;
 mod contract;
 mod cut;
 mod durability;
+mod faults;
 mod parity;
 mod store;
-mod valkey;
 mod wire;

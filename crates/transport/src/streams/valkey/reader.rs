@@ -42,7 +42,11 @@ pub(crate) struct ValkeyReader {
     name: String,
     /// The busy streams, then the quiet ones.
     lanes: Vec<Lane>,
+    /// The lane that is asked first, so that a busy one doesn't keep the others from being heard.
+    turn: usize,
     session: Option<Session>,
+    /// Streams of quiet lanes that have had something; those lanes have no read in flight.
+    awake: Vec<(usize, Vec<Key>)>,
     /// Pending entries are to be given again.
     rewound: bool,
     /// Something was sent whose answer hasn't been awaited: if that is still so at the next call,
@@ -77,7 +81,9 @@ impl ValkeyReader {
             options,
             name: format!("crossway-reader-{:016x}", spread()),
             lanes: vec![Lane::default()],
+            turn: 0,
             session: None,
+            awake: Vec::new(),
             rewound: false,
             midway: false,
             report: Batch::default(),
@@ -153,6 +159,7 @@ impl ValkeyReader {
         for lane in &mut self.lanes {
             lane.lose();
         }
+        self.awake.clear();
         self.midway = false;
         self.rewound = false;
         self.retry_at = Some(Instant::now() + self.backoff.next(spread()));
@@ -192,7 +199,7 @@ impl ValkeyReader {
     /// Ends reads that are no longer what is wanted, before others are sent: a stream is never in
     /// two reads at once. Gives what they had.
     async fn settle_down(&mut self) -> Result<Vec<Read>, StoreError> {
-        let mut entries = Vec::new();
+        let mut entries = self.promote().await?;
         for at in 0..self.lanes.len() {
             let stale = |lane: &Lane| lane.is_flying() && (self.rewound || lane.reassigned);
             if self.lanes.get(at).is_some_and(stale) {
@@ -250,6 +257,8 @@ impl ValkeyReader {
         {
             enough = enough.min(back);
         }
+        self.turn = (self.turn + 1) % self.lanes.len().max(1);
+        let turn = self.turn;
         let ValkeyReader {
             lanes,
             interrupt,
@@ -257,7 +266,12 @@ impl ValkeyReader {
             ..
         } = self;
         let heard = poll_fn(|cx| {
-            for (at, lane) in lanes.iter_mut().enumerate() {
+            let (before, after) = lanes.split_at_mut(turn);
+            let after = after
+                .iter_mut()
+                .enumerate()
+                .map(|(at, lane)| (turn + at, lane));
+            for (at, lane) in after.chain(before.iter_mut().enumerate()) {
                 if let Poll::Ready(heard) = lane.poll(cx) {
                     return Poll::Ready(heard.map(|heard| (at, heard)));
                 }
@@ -278,34 +292,39 @@ impl ValkeyReader {
         }
     }
 
-    /// The entries of a lane's answer, or `None` when groups must be put in order first. Streams
-    /// that wake up in a quiet lane move to the busy one.
+    /// The entries of a lane's answer, or `None` when groups must be put in order first.
     async fn take(
         &mut self,
         at: usize,
         answer: Answer,
         serial: u64,
     ) -> Result<Option<Vec<Read>>, StoreError> {
-        // What the answer held is in nobody's hands until it is returned.
-        self.midway = true;
-        let entries = match self.understand(at, answer, serial).await? {
-            Some(entries) if at > 0 && !entries.is_empty() => Some(self.awaken(at, entries).await?),
-            entries => entries,
-        };
-        self.midway = false;
+        let entries = self.understand(at, answer, serial).await?;
+        if let Some(entries) = entries
+            .as_ref()
+            .filter(|entries| at > 0 && !entries.is_empty())
+            && let Some(lane) = self.lanes.get_mut(at)
+        {
+            // They are given at once; their streams move to the busy ones before the next read.
+            let mut keys: Vec<Key> = entries.iter().map(|read| read.stream.clone()).collect();
+            keys.dedup();
+            self.awake.push((at, keys));
+            lane.reassigned = true;
+        }
         Ok(entries)
     }
 
-    async fn awaken(&mut self, at: usize, mut entries: Vec<Read>) -> Result<Vec<Read>, StoreError> {
-        let mut awake: Vec<Key> = entries.iter().map(|read| read.stream.clone()).collect();
-        awake.dedup();
-        if self.lanes.first().is_some_and(Lane::is_flying) {
-            entries.extend(self.land(0).await?);
+    async fn promote(&mut self) -> Result<Vec<Read>, StoreError> {
+        let mut entries = Vec::new();
+        if !self.awake.is_empty() && self.lanes.first().is_some_and(Lane::is_flying) {
+            entries = self.land(0).await?;
         }
-        if let Some((busy, quiet)) = self.lanes.split_first_mut()
-            && let Some(quiet) = quiet.get_mut(at - 1)
-        {
-            lanes::promote(busy, quiet, &awake, Instant::now());
+        for (at, keys) in std::mem::take(&mut self.awake) {
+            if let Some((busy, quiet)) = self.lanes.split_first_mut()
+                && let Some(quiet) = at.checked_sub(1).and_then(|at| quiet.get_mut(at))
+            {
+                lanes::promote(busy, quiet, &keys, Instant::now());
+            }
         }
         Ok(entries)
     }

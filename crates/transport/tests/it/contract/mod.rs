@@ -1,6 +1,7 @@
 //! The contract of the `Streams` port: one function for each promise, the same for every adapter.
 
 mod keys;
+mod many;
 mod reading;
 mod settling;
 
@@ -52,6 +53,10 @@ macro_rules! adapters {
                 an_entry_of_too_many_fields_is_told_and_stays,
                 a_deleted_pending_entry_is_gone,
                 a_reader_without_streams_waits_for_an_assignment,
+            }
+            many {
+                many_streams_are_each_read_once_and_in_order,
+                a_busy_stream_does_not_silence_the_others,
             }
             keys {
                 entries_are_kept_as_they_were_appended,
