@@ -11,8 +11,10 @@
 mod cli;
 mod config;
 mod conversation;
+mod demo;
 mod losses;
 mod program;
+mod python;
 mod store;
 mod traffic;
 mod up;
