@@ -12,6 +12,7 @@ mod cli;
 mod config;
 mod conversation;
 mod demo;
+mod documents;
 mod losses;
 mod program;
 mod python;
