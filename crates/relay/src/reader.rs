@@ -1,6 +1,6 @@
 //! The task that owns a reader: it reads a batch, has each entry decided, and settles them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,16 @@ use crate::counters::Outcome;
 use crate::judge::{Judge, bare};
 use crate::relay::{Lease, Shared};
 use crate::reply::Record;
-use crate::settling::Work;
+use crate::settling::{HandedOver, Work};
 
 /// The most settlements in one call to the store: what it does at a time holds up everybody else.
 const SETTLE_AT_ONCE: usize = 256;
 
 /// A stream whose entries say nothing is written about at most this often.
 const QUIET: Duration = Duration::from_secs(30);
+
+/// Entries in a batch from which on there is likely more to read at once.
+const MORE: usize = 64;
 
 /// How often what is pending is looked through for entries that nobody has in hand: they were
 /// given to a daemon that had been taken for dead, and no other read would give them again.
@@ -72,6 +75,9 @@ pub(crate) struct Reader {
     /// A newer assignment, and the reads that must pass until nothing of the older one is in hand.
     coming: Option<(u64, u8)>,
     sources: HashMap<Key, Source>,
+    /// Submissions whose outcome hasn't been heard.
+    pub(crate) handed_over: VecDeque<HandedOver>,
+    last_fence: Option<Fence>,
     pub(crate) judge: Judge,
     written_about: HashMap<Key, Instant>,
 }
@@ -91,6 +97,8 @@ impl Reader {
             confirmed,
             coming: None,
             sources: HashMap::new(),
+            handed_over: VecDeque::new(),
+            last_fence: None,
             written_about: HashMap::new(),
         }
     }
@@ -98,7 +106,7 @@ impl Reader {
     /// Reads until cancelled; then what is in hand is settled first.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         self.assignments.mark_changed();
-        let mut swept = Instant::now();
+        let (mut swept, mut fresh) = (Instant::now(), true);
         while !stop.is_cancelled() {
             self.take_assignment();
             if self.sources.is_empty() {
@@ -113,13 +121,19 @@ impl Reader {
                 () = stop.cancelled() => return,
                 lease = Lease::valid(&mut leases) => lease,
             };
+            self.last_fence = Some(lease.fence.clone());
             let read = tokio::select! {
-                () = stop.cancelled() => return,
+                () = stop.cancelled() => break,
                 read = self.reader.read() => read,
             };
             let batch = match read {
-                Ok(batch) => batch,
+                // Whatever changed before this reader was there, nobody told it.
+                Ok(batch) => Batch {
+                    changed: batch.changed | std::mem::take(&mut fresh),
+                    ..batch
+                },
                 Err(error) => {
+                    self.handed_over.clear();
                     self.shared.counters.store_errors.inc();
                     tracing::warn!(%error, "reading");
                     pause(&stop, STORE_PAUSE).await;
@@ -127,23 +141,37 @@ impl Reader {
                 }
             };
             let started = Instant::now();
-            let busy = !batch.entries.is_empty();
-            if let Err(reason) = self.handle(batch, &lease.fence).await {
+            let count = batch.entries.len();
+            let sweep = swept.elapsed() >= SWEEP;
+            // While there is more to read, the store carries out one batch as the next is decided.
+            let ahead = if count >= MORE && self.coming.is_none() && !sweep {
+                1
+            } else {
+                0
+            };
+            let mut handled = self.handle(batch, &lease.fence).await;
+            if handled.is_ok() {
+                handled = self.hear(ahead, &lease.fence).await;
+            }
+            if let Err(reason) = handled {
+                self.handed_over.clear();
                 self.reader.rewind();
                 self.give_up(reason, &mut leases, &stop).await;
                 continue;
             }
-            if busy {
-                self.shared
-                    .counters
-                    .crossing
-                    .observe(started.elapsed().as_secs_f64());
+            if count > 0 {
+                let elapsed = started.elapsed().as_secs_f64();
+                self.shared.counters.crossing.observe(elapsed);
             }
             self.confirm();
-            if swept.elapsed() >= SWEEP {
+            if sweep {
                 swept = Instant::now();
                 self.reader.rewind();
             }
+        }
+        if let Some(fence) = self.last_fence.take() {
+            // What is on its way is waited for; more isn't begun.
+            let _ = self.hear(0, &fence).await;
         }
     }
 
@@ -228,10 +256,10 @@ impl Reader {
         for (read, record) in rest.by_ref() {
             self.decide(read, record, &mut work, fence).await?;
             if work.decided.len() >= SETTLE_AT_ONCE {
-                self.flush(&mut work, fence).await?;
+                self.submit(&mut work, fence).await?;
             }
         }
-        self.flush(&mut work, fence).await
+        self.submit(&mut work, fence).await
     }
 
     fn report(&mut self, batch: &Batch) {
@@ -312,7 +340,8 @@ impl Reader {
         };
         match &source {
             Source::Register => {
-                self.flush(work, fence).await?;
+                self.submit(work, fence).await?;
+                self.hear(0, fence).await?;
                 let decided = self.judge.register(&read.stream, &entry).await?;
                 work.push(decided, source, entry);
             }
@@ -320,7 +349,8 @@ impl Reader {
                 match self.judge.cross(stream, &entry, record.as_ref()).await? {
                     Some(decided) => work.push(decided, source, entry),
                     None => {
-                        self.flush(work, fence).await?;
+                        self.submit(work, fence).await?;
+                        self.hear(0, fence).await?;
                         let decided = self.judge.command(stream, &entry).await?;
                         work.push(decided, source, entry);
                     }

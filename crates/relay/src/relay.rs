@@ -334,13 +334,17 @@ impl Owner {
         let plan = match (written, planned) {
             (_, Some(Err(impostor))) => return Err(impostor),
             (Ok(Ok(_)), Some(Ok(plan))) => plan,
-            (Ok(Err(error)), _) => return Ok(self.miss_round(&error)),
+            (Ok(Err(error)), _) => {
+                self.miss_round(&error);
+                return Ok(());
+            }
             (Err(_) | Ok(Ok(_)), _) => {
                 let error = StoreError::Unreachable {
                     at: key.to_string(),
                     reason: "no answer in two seconds".to_owned(),
                 };
-                return Ok(self.miss_round(&error));
+                self.miss_round(&error);
+                return Ok(());
             }
         };
         let standing = self.membership.settle(plan);

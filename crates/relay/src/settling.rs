@@ -18,49 +18,60 @@ use crate::judge::{bare, now_ms};
 use crate::reader::{GivenUp, Reader, Source};
 
 impl Reader {
-    /// Settles what was decided so far.
-    pub(crate) async fn flush(&mut self, work: &mut Work, fence: &Fence) -> Result<(), GivenUp> {
+    /// Hands over what was decided so far; what becomes of it is heard later.
+    pub(crate) async fn submit(&mut self, work: &mut Work, fence: &Fence) -> Result<(), GivenUp> {
         if work.decided.is_empty() {
             return Ok(());
         }
-        let (decided, entries) = (
-            std::mem::take(&mut work.decided),
-            std::mem::take(&mut work.entries),
-        );
+        let Work { decided, entries } = std::mem::replace(work, Work::new());
         let mut notes = Vec::with_capacity(decided.len());
         let mut settlements = Vec::with_capacity(decided.len());
-        for Decided {
-            settlement,
-            outcome,
-            objection,
-            forged,
-        } in decided
-        {
-            notes.push(Note {
-                stream: settlement.stream.clone(),
-                entry: settlement.entry,
-                outcome,
-                objection,
-                forged,
-            });
+        for (decided, (source, entry)) in decided.into_iter().zip(entries) {
+            let (settlement, note) = decided.split();
             settlements.push(settlement);
+            notes.push((note, source, entry));
         }
-        let started = Instant::now();
-        let settled = self.reader.settle(fence, settlements).await?;
-        self.shared
-            .counters
-            .settle
-            .observe(started.elapsed().as_secs_f64());
-        for ((note, settled), (source, entry)) in notes.into_iter().zip(settled).zip(entries) {
+        self.reader.submit(fence, settlements).await?;
+        self.handed_over.push_back(HandedOver {
+            at: Instant::now(),
+            notes,
+        });
+        Ok(())
+    }
+
+    /// Hears what became of all submissions but the newest `keep`, and sees to those entries that
+    /// the store wouldn't have; for that everything is heard.
+    pub(crate) async fn hear(&mut self, keep: usize, fence: &Fence) -> Result<(), GivenUp> {
+        let mut refused = Vec::new();
+        while self.handed_over.len() > keep || !(refused.is_empty() || self.handed_over.is_empty())
+        {
+            let Some(HandedOver { at, notes }) = self.handed_over.pop_front() else {
+                break;
+            };
+            let settled = self.reader.outcome().await?.unwrap_or_default();
+            self.shared
+                .counters
+                .settle
+                .observe(at.elapsed().as_secs_f64());
+            for ((note, source, entry), settled) in notes.into_iter().zip(settled) {
+                match settled {
+                    Settled::Done => self.record(&note, &entry),
+                    Settled::NotPending => self.shared.counters.count(Outcome::Settled),
+                    Settled::Unmet | Settled::Failed(_) => {
+                        refused.push((note, source, entry, settled))
+                    }
+                }
+            }
+        }
+        for (note, source, entry, settled) in refused {
             match settled {
-                Settled::Done => self.record(&note, &entry),
-                Settled::NotPending => self.shared.counters.count(Outcome::Settled),
                 // The record was consumed by another answer, or its time ran out, meanwhile.
                 Settled::Unmet => {
-                    let decided = bare(note.stream.clone(), note.entry, Outcome::ReplyUnknown);
+                    let decided = bare(note.stream, note.entry, Outcome::ReplyUnknown);
                     self.settle_one(decided, fence).await?;
                 }
                 Settled::Failed(reason) => self.retry(&source, &entry, reason, fence).await?,
+                Settled::Done | Settled::NotPending => {}
             }
         }
         Ok(())
@@ -72,19 +83,7 @@ impl Reader {
         decided: Decided,
         fence: &Fence,
     ) -> Result<Option<String>, GivenUp> {
-        let Decided {
-            settlement,
-            outcome,
-            objection,
-            forged,
-        } = decided;
-        let note = Note {
-            stream: settlement.stream.clone(),
-            entry: settlement.entry,
-            outcome,
-            objection,
-            forged,
-        };
+        let (settlement, note) = decided.split();
         let entry = Entry {
             id: note.entry,
             fields: Fields::default(),
@@ -214,6 +213,31 @@ impl Reader {
             }
             _ => {}
         }
+    }
+}
+
+/// What the store was given and hasn't answered for.
+pub(crate) struct HandedOver {
+    at: Instant,
+    notes: Vec<(Note, Source, Entry)>,
+}
+
+impl Decided {
+    fn split(self) -> (Settlement, Note) {
+        let Decided {
+            settlement,
+            outcome,
+            objection,
+            forged,
+        } = self;
+        let note = Note {
+            stream: settlement.stream.clone(),
+            entry: settlement.entry,
+            outcome,
+            objection,
+            forged,
+        };
+        (settlement, note)
     }
 }
 

@@ -154,7 +154,8 @@ impl Settlement {
 pub enum Settled {
     /// All of it happened.
     Done,
-    /// The entry was no longer pending: it had been settled already. Nothing happened.
+    /// The entry was no longer pending: it had been settled already. Nothing happened. One that
+    /// is only acknowledged may pass for done then, where there are others beside it.
     NotPending,
     /// The key to be consumed didn't exist. Nothing happened; the entry is still pending.
     Unmet,
@@ -259,18 +260,39 @@ pub trait GroupReader: Send {
     /// that was read may be left unsettled when this is called, or it is given twice.
     fn rewind(&mut self);
 
-    /// Carries out settlements in order, each atomically, all under one fence. The answer has
-    /// one [`Settled`] for each settlement.
+    /// Sends settlements on their way, to be carried out in order, each atomically, under one
+    /// fence. [`GroupReader::outcome`] tells what became of them; until it has, more may be read
+    /// and submitted, but nothing rewound.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] when the fence doesn't hold, and nothing was written. On
-    /// [`StoreError::Unreachable`] it isn't known what was written; the reader rewinds by itself, and gives
-    /// again exactly what was not.
+    /// As [`GroupReader::outcome`].
+    async fn submit(
+        &mut self,
+        fence: &Fence,
+        settlements: Vec<Settlement>,
+    ) -> Result<(), StoreError>;
+
+    /// What became of the oldest submission that wasn't asked about yet: one [`Settled`] for each
+    /// of its settlements. `None` when there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when the fence doesn't hold. On [`StoreError::Unreachable`] it isn't
+    /// known what was written; the reader rewinds by itself, and gives again exactly what was not.
+    /// After any error nothing submitted is outstanding any more.
+    async fn outcome(&mut self) -> Result<Option<Vec<Settled>>, StoreError>;
+
+    /// Submits settlements and waits for what becomes of them. Nothing else may be outstanding.
+    ///
+    /// # Errors
+    /// As [`GroupReader::outcome`].
     async fn settle(
         &mut self,
         fence: &Fence,
         settlements: Vec<Settlement>,
-    ) -> Result<Vec<Settled>, StoreError>;
+    ) -> Result<Vec<Settled>, StoreError> {
+        self.submit(fence, settlements).await?;
+        Ok(self.outcome().await?.unwrap_or_default())
+    }
 
     /// A handle that ends a waiting read early, so that an assignment can take effect.
     fn interrupter(&self) -> Box<dyn Interrupt>;

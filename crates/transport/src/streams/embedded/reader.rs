@@ -1,6 +1,6 @@
 //! Reading and settling within the process.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,6 +46,8 @@ pub(super) struct Reader {
     rewound: bool,
     /// A batch that was read, but not handed out because the read was given up.
     kept: Option<(Batch, Position)>,
+    /// What was done and not yet asked about, and how far the log must be written for it.
+    submitted: VecDeque<(Vec<Settled>, Position)>,
 }
 
 impl Reader {
@@ -70,6 +72,7 @@ impl Reader {
             assigned: None,
             rewound: false,
             kept: None,
+            submitted: VecDeque::new(),
         }
     }
 
@@ -288,11 +291,11 @@ impl GroupReader for Reader {
         self.rewound = true;
     }
 
-    async fn settle(
+    async fn submit(
         &mut self,
         fence: &Fence,
         settlements: Vec<Settlement>,
-    ) -> Result<Vec<Settled>, StoreError> {
+    ) -> Result<(), StoreError> {
         let store = Arc::clone(&self.store);
         let (settled, position) = store.run(|state, now| {
             if !state.engine.hash_field_is(
@@ -320,9 +323,28 @@ impl GroupReader for Reader {
             }
             Ok(settled)
         });
-        let settled = settled?;
-        store.durable(position).await?;
-        Ok(settled)
+        match settled {
+            Ok(settled) => {
+                self.submitted.push_back((settled, position));
+                Ok(())
+            }
+            Err(error) => {
+                self.submitted.clear();
+                Err(error)
+            }
+        }
+    }
+
+    async fn outcome(&mut self) -> Result<Option<Vec<Settled>>, StoreError> {
+        let Some((settled, position)) = self.submitted.pop_front() else {
+            return Ok(None);
+        };
+        let durable = self.store.durable(position).await;
+        if let Err(error) = durable {
+            self.submitted.clear();
+            return Err(error);
+        }
+        Ok(Some(settled))
     }
 
     fn interrupter(&self) -> Box<dyn Interrupt> {

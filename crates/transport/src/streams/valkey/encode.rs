@@ -70,6 +70,13 @@ impl Outgoing {
         self.word(text.get(..written).unwrap_or_default())
     }
 
+    /// Everything of another, after what is here.
+    pub(crate) fn append(&mut self, other: Outgoing) {
+        self.sealed.push(self.tail.split().freeze());
+        self.sealed.extend(other.sealed);
+        self.tail = other.tail;
+    }
+
     /// The pieces to be written.
     pub(crate) fn pieces(mut self) -> Vec<Bytes> {
         if !self.tail.is_empty() {

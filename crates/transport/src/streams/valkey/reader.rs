@@ -6,6 +6,7 @@
 //! given up, and everything is read again from the oldest pending entry: what a lost answer held
 //! comes again, in order.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -29,6 +30,8 @@ use crate::streams::{
 mod groups;
 mod handover;
 
+use handover::{EAGER, Submitted};
+
 /// Reads in one call that end in putting groups in order instead of in entries.
 const MAX_TURNS: usize = 4;
 /// How often a change is assumed where the store can't tell of changes.
@@ -47,6 +50,7 @@ pub(crate) struct ValkeyReader {
     session: Option<Session>,
     /// Streams of quiet lanes that have had something; those lanes have no read in flight.
     awake: Vec<(usize, Vec<Key>)>,
+    submitted: VecDeque<Submitted>,
     /// Pending entries are to be given again.
     rewound: bool,
     /// Something was sent whose answer hasn't been awaited: if that is still so at the next call,
@@ -84,6 +88,7 @@ impl ValkeyReader {
             turn: 0,
             session: None,
             awake: Vec::new(),
+            submitted: VecDeque::new(),
             rewound: false,
             midway: false,
             report: Batch::default(),
@@ -160,6 +165,7 @@ impl ValkeyReader {
             lane.lose();
         }
         self.awake.clear();
+        self.submitted.clear();
         self.midway = false;
         self.rewound = false;
         self.retry_at = Some(Instant::now() + self.backoff.next(spread()));
@@ -188,6 +194,11 @@ impl ValkeyReader {
                 } => {
                     if let Some(entries) = self.take(lane, answer, serial).await? {
                         self.backoff.reset();
+                        if entries.len() >= EAGER {
+                            self.midway = true;
+                            self.read_ahead().await?;
+                            self.midway = false;
+                        }
                         return Ok(self.batch(entries));
                     }
                 }
@@ -218,6 +229,7 @@ impl ValkeyReader {
 
     /// Ends the read that a lane has in flight, and gives what it had.
     async fn land(&mut self, at: usize) -> Result<Vec<Read>, StoreError> {
+        self.catch_up().await?;
         self.midway = true;
         let (Some(lane), Some(session)) = (self.lanes.get_mut(at), &mut self.session) else {
             return Err(unreachable(&self.dialer.at, "the connection is gone"));
@@ -405,20 +417,30 @@ impl GroupReader for ValkeyReader {
         self.rewound = true;
     }
 
-    async fn settle(
+    async fn submit(
         &mut self,
         fence: &Fence,
         settlements: Vec<Settlement>,
-    ) -> Result<Vec<Settled>, StoreError> {
-        if settlements.is_empty() {
-            return Ok(Vec::new());
-        }
-        let result = self.hand_over(fence, &settlements).await;
-        if matches!(
-            result,
-            Err(StoreError::Unreachable { .. } | StoreError::Protocol { .. })
-        ) {
+    ) -> Result<(), StoreError> {
+        let result = self.send(fence, &settlements).await;
+        if result.is_err() {
             self.lost();
+        }
+        result
+    }
+
+    async fn outcome(&mut self) -> Result<Option<Vec<Settled>>, StoreError> {
+        let result = self.hear_outcome().await;
+        match &result {
+            Ok(_) => {}
+            Err(StoreError::Unreachable { .. } | StoreError::Protocol { .. }) => self.lost(),
+            Err(_) => {
+                // What follows was submitted under the same fence, and stays unanswered for.
+                if self.catch_up().await.is_err() {
+                    self.lost();
+                }
+                self.submitted.clear();
+            }
         }
         result
     }

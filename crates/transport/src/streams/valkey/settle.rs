@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use crossway_core::entry::Fields;
 
 use super::encode::Outgoing;
 use super::frame::Frame;
-use crate::streams::{Fence, Key, Put, Settled, Settlement};
+use crate::streams::{Append, Fence, Key, Put, Settled, Settlement};
 
-/// The script. It runs for about 9 µs for each settlement that adds two entries and puts a key.
+/// The script.
 pub(crate) const SCRIPT: &str = include_str!("settle.lua");
 
 /// Settlements in one call: the store does nothing else while the script runs, so a call stays
@@ -20,6 +21,9 @@ const MAX_BYTES: usize = 1024 * 1024;
 /// The most fields of one append. The script hands all of them to one command as its arguments,
 /// of which Lua's stack takes about 8000.
 const MAX_FIELDS: usize = 3000;
+/// From so many settlements on, looking whether the script's own entries can be passed over costs
+/// less than reading them back.
+const MANY: usize = 8;
 
 /// One call of the script.
 pub(crate) struct Call {
@@ -99,62 +103,232 @@ impl Settler<'_> {
             .iter()
             .partition(|(_, settlement)| settlement.is_bare());
         let bare = by_stream(bare);
-        let keys = 1
-            + bare.len()
-            + full
-                .iter()
-                .map(|(_, settlement)| keys(settlement))
-                .sum::<usize>();
-        let values = 6
-            + bare
-                .iter()
-                .map(|(_, entries)| 1 + entries.len())
-                .sum::<usize>()
-            + full
-                .iter()
-                .map(|(_, settlement)| values(settlement))
-                .sum::<usize>();
-
-        let mut out = Outgoing::default();
-        out.command(3 + keys + values)
-            .word(b"EVALSHA")
-            .word(self.digest)
-            .number(count(keys));
-        out.word(self.fence.key.as_bytes());
-        for (stream, _) in &bare {
-            out.word(stream.as_bytes());
+        let mut keys = Numbers::new(&self.fence.key);
+        let shapes = Shapes::of(full.iter().map(|(_, settlement)| *settlement));
+        let mut words = Words::default();
+        for word in [
+            &*self.fence.field,
+            &*self.fence.value,
+            self.group,
+            self.consumer,
+        ] {
+            words.word(word.as_bytes());
         }
-        for (_, settlement) in &full {
-            out.word(settlement.stream.as_bytes());
-            let appends = settlement.appends.iter().map(|append| &append.stream);
-            let puts = settlement.puts.iter().map(|put| &put.key);
-            for key in settlement.consume.iter().chain(appends).chain(puts) {
-                out.word(key.as_bytes());
-            }
+        for count in [bare.len(), shapes.list.len(), full.len(), MANY] {
+            words.number(count);
         }
-        for word in [&self.fence.field, &self.fence.value] {
-            out.word(word.as_bytes());
-        }
-        out.word(self.group.as_bytes())
-            .word(self.consumer.as_bytes());
-        out.number(count(bare.len())).number(count(full.len()));
         let mut places = Vec::with_capacity(chosen.len());
-        for (_, entries) in bare {
-            out.number(count(entries.len()));
+        for (stream, entries) in bare {
+            words.number(keys.of(stream));
+            words.number(entries.len());
             for (place, settlement) in entries {
-                out.id(settlement.entry);
+                words.id(settlement);
                 places.push(place);
             }
         }
+        for shape in &shapes.list {
+            shape.write(keys.of(shape.stream), &mut words);
+        }
+        let mut shape_of = shapes.order.iter();
         for (place, settlement) in full {
-            write(&mut out, settlement);
+            write(settlement, &shapes, &mut shape_of, &mut keys, &mut words);
             places.push(*place);
         }
+        let mut out = Outgoing::default();
+        out.command(3 + keys.list.len() + words.count)
+            .word(b"EVALSHA")
+            .word(self.digest)
+            .number(number(keys.list.len()));
+        for key in &keys.list {
+            out.word(key.as_bytes());
+        }
+        out.append(words.out);
         Call {
             places,
             pieces: out.pieces(),
         }
     }
+}
+
+/// The script's arguments, written and counted.
+#[derive(Default)]
+struct Words {
+    out: Outgoing,
+    count: usize,
+}
+
+impl Words {
+    fn word(&mut self, word: &[u8]) {
+        self.out.word(word);
+        self.count += 1;
+    }
+
+    fn value(&mut self, value: &Bytes) {
+        self.out.value(value);
+        self.count += 1;
+    }
+
+    fn number(&mut self, count: usize) {
+        self.out.number(number(count));
+        self.count += 1;
+    }
+
+    fn id(&mut self, settlement: &Settlement) {
+        self.out.id(settlement.entry);
+        self.count += 1;
+    }
+}
+
+/// Keys by the number that the script knows them by, from 1.
+struct Numbers<'a> {
+    list: Vec<&'a Key>,
+    numbers: HashMap<&'a str, usize>,
+}
+
+impl<'a> Numbers<'a> {
+    fn new(first: &'a Key) -> Numbers<'a> {
+        Numbers {
+            list: vec![first],
+            numbers: HashMap::new(),
+        }
+    }
+
+    fn of(&mut self, key: &'a Key) -> usize {
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.list.push(key);
+            self.list.len()
+        })
+    }
+}
+
+/// What the entries of one stream with the same field names have in common.
+struct Shape<'a> {
+    stream: &'a Key,
+    first: &'a Fields,
+    /// For each field, whether its values differ.
+    differs: Vec<bool>,
+}
+
+impl Shape<'_> {
+    fn fits(&self, append: &Append) -> bool {
+        let names = self.first.iter().zip(&append.fields);
+        *self.stream == append.stream && self.first.len() == append.fields.len() && { names }
+            .all(|((first, _), (name, _))| first == name)
+    }
+
+    fn compare(&mut self, append: &Append) {
+        let values = self.first.iter().zip(&append.fields);
+        for (differs, ((_, first), (_, value))) in self.differs.iter_mut().zip(values) {
+            *differs |= first != value;
+        }
+    }
+
+    fn write(&self, key: usize, words: &mut Words) {
+        words.number(key);
+        words.number(2 * self.first.len());
+        let mut holes = Vec::new();
+        for (index, ((name, value), differs)) in self.first.iter().zip(&self.differs).enumerate() {
+            words.value(name);
+            if *differs {
+                words.word(b"");
+                holes.extend(two_bytes(2 * index + 2));
+            } else {
+                words.value(value);
+            }
+        }
+        words.word(&holes);
+    }
+}
+
+/// The shapes of all appends, and the shape of each append in order.
+struct Shapes<'a> {
+    list: Vec<Shape<'a>>,
+    order: Vec<usize>,
+}
+
+impl<'a> Shapes<'a> {
+    fn of(settlements: impl Iterator<Item = &'a Settlement>) -> Shapes<'a> {
+        let mut shapes = Shapes {
+            list: Vec::new(),
+            order: Vec::new(),
+        };
+        // Entries of one stream mostly have one shape, so it is looked for among that stream's.
+        let mut known: HashMap<&str, Vec<usize>> = HashMap::new();
+        for append in settlements.flat_map(|settlement| &settlement.appends) {
+            let of_stream = known.entry(&append.stream).or_default();
+            let fitting = of_stream
+                .iter()
+                .copied()
+                .find(|at| shapes.list.get(*at).is_some_and(|shape| shape.fits(append)));
+            let at = fitting.unwrap_or_else(|| {
+                of_stream.push(shapes.list.len());
+                shapes.list.push(Shape {
+                    stream: &append.stream,
+                    first: &append.fields,
+                    differs: vec![false; append.fields.len()],
+                });
+                shapes.list.len() - 1
+            });
+            if let Some(shape) = shapes.list.get_mut(at) {
+                shape.compare(append);
+            }
+            shapes.order.push(at);
+        }
+        shapes
+    }
+}
+
+fn write<'a>(
+    settlement: &'a Settlement,
+    shapes: &Shapes<'_>,
+    shape_of: &mut std::slice::Iter<'_, usize>,
+    keys: &mut Numbers<'a>,
+    words: &mut Words,
+) {
+    let Settlement {
+        stream,
+        consume,
+        appends,
+        puts,
+        ..
+    } = settlement;
+    let mut head = Vec::with_capacity(8 + 2 * (appends.len() + puts.len()));
+    head.extend(two_bytes(keys.of(stream)));
+    head.extend(two_bytes(consume.as_ref().map_or(0, |key| keys.of(key))));
+    head.extend(two_bytes(appends.len()));
+    let shaped: Vec<usize> = shape_of.by_ref().take(appends.len()).copied().collect();
+    for shape in &shaped {
+        head.extend(two_bytes(shape + 1));
+    }
+    head.extend(two_bytes(puts.len()));
+    for put in puts {
+        head.extend(two_bytes(keys.of(&put.key)));
+    }
+    words.word(&head);
+    words.id(settlement);
+    for (append, shape) in appends.iter().zip(shaped) {
+        let Some(shape) = shapes.list.get(shape) else {
+            continue;
+        };
+        let differing = append
+            .fields
+            .iter()
+            .zip(&shape.differs)
+            .filter(|(_, differs)| **differs);
+        for ((_, value), _) in differing {
+            words.value(value);
+        }
+    }
+    for put in puts {
+        words.value(&put.value);
+        words.out.number(lifetime(put));
+        words.count += 1;
+    }
+}
+
+/// A number as the script reads it. None is larger: a call has at most 256 settlements.
+fn two_bytes(number: usize) -> [u8; 2] {
+    u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes()
 }
 
 type Placed<'a> = (usize, &'a Settlement);
@@ -175,35 +349,6 @@ fn by_stream<'a>(bare: Vec<&Placed<'a>>) -> Vec<(&'a Key, Vec<Placed<'a>>)> {
     streams
 }
 
-fn write(out: &mut Outgoing, settlement: &Settlement) {
-    out.id(settlement.entry);
-    out.number(u64::from(settlement.consume.is_some()));
-    out.number(count(settlement.appends.len()))
-        .number(count(settlement.puts.len()));
-    for append in &settlement.appends {
-        out.number(count(append.fields.len() * 2));
-        for (name, value) in &append.fields {
-            out.value(name).value(value);
-        }
-    }
-    for put in &settlement.puts {
-        out.number(lifetime(put)).value(&put.value);
-    }
-}
-
-fn keys(settlement: &Settlement) -> usize {
-    1 + usize::from(settlement.consume.is_some()) + settlement.appends.len() + settlement.puts.len()
-}
-
-fn values(settlement: &Settlement) -> usize {
-    let words = settlement
-        .appends
-        .iter()
-        .map(|append| 1 + 2 * append.fields.len())
-        .sum::<usize>();
-    4 + words + 2 * settlement.puts.len()
-}
-
 fn size(settlement: &Settlement) -> usize {
     let appends = settlement.appends.iter().map(|append| append.fields.size());
     let puts = settlement.puts.iter().map(|put| put.value.len());
@@ -217,7 +362,7 @@ fn lifetime(put: &Put) -> u64 {
         .clamp(1, i64::MAX.unsigned_abs() / 4)
 }
 
-fn count(length: usize) -> u64 {
+fn number(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 

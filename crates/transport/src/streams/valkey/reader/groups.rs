@@ -108,6 +108,9 @@ impl ValkeyReader {
         keys: &[Key],
         write: impl Fn(&mut Outgoing, &Key),
     ) -> Result<Vec<Frame>, StoreError> {
+        if !keys.is_empty() {
+            self.catch_up().await?;
+        }
         let mut answers = Vec::with_capacity(keys.len());
         for keys in keys.chunks(AT_ONCE) {
             let mut out = Outgoing::default();
