@@ -2,7 +2,7 @@
 //!
 //! A test that talks to a store talks to a real one. [`RedisServer::start`] gives a
 //! `redis-server` of its own in a folder of its own; it ends with the value. Nothing here sleeps to
-//! wait: [`eventually`] asks again and again until a deadline, and names what never came.
+//! wait: [`eventually()`] asks again and again until a deadline, and names what never came.
 //!
 //! ```no_run
 //! # async fn example() {
