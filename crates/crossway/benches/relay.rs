@@ -8,6 +8,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
+    clippy::indexing_slicing,
     reason = "a benchmark stops at the first surprise and prints what it found"
 )]
 

@@ -18,7 +18,7 @@ const WINDOW: usize = 1000;
 const CHUNK: usize = 100;
 
 /// A sender, a service that answers, and their counts.
-pub struct Traffic {
+pub(crate) struct Traffic {
     url: String,
     from: String,
     to: String,
@@ -27,11 +27,11 @@ pub struct Traffic {
     tasks: Vec<JoinHandle<()>>,
 }
 
-pub fn stream(site: &str) -> String {
+pub(crate) fn stream(site: &str) -> String {
     format!("{site}:gnode:unified:production")
 }
 
-pub async fn connect(url: &str) -> RedisResult<MultiplexedConnection> {
+pub(crate) async fn connect(url: &str) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(Duration::from_secs(2)))
         .set_response_timeout(Some(Duration::from_secs(10)));
@@ -61,7 +61,7 @@ fn text(entry: &StreamId, field: &str) -> String {
 
 impl Traffic {
     /// Registers both sites and begins: `total` numbered commands go from one to the other.
-    pub async fn start(url: &str, from: &str, to: &str, total: usize) -> Traffic {
+    pub(crate) async fn start(url: &str, from: &str, to: &str, total: usize) -> Traffic {
         let mut connection = reconnect(url).await;
         for site in [from, to] {
             let body = r#"{"environments":["production"],"metadata":{}}"#;
@@ -112,12 +112,12 @@ impl Traffic {
     }
 
     /// Replies that have come home.
-    pub fn answered(&self) -> usize {
+    pub(crate) fn answered(&self) -> usize {
         self.answered.load(Ordering::Relaxed)
     }
 
     /// Waits until so many replies have come home.
-    pub async fn reaches(&self, count: usize) {
+    pub(crate) async fn reaches(&self, count: usize) {
         let count = count.min(self.total);
         let mut last = (self.answered(), tokio::time::Instant::now());
         while self.answered() < count {
@@ -135,7 +135,7 @@ impl Traffic {
 
     /// Waits for the end and counts: every command arrived once, was acknowledged once, and was
     /// answered once. Order was kept.
-    pub async fn exactly_once(mut self) {
+    pub(crate) async fn exactly_once(mut self) {
         self.reaches(self.total).await;
         for task in self.tasks.drain(..) {
             task.abort();
@@ -180,7 +180,7 @@ impl Drop for Traffic {
 }
 
 /// All entries of a stream.
-pub async fn all(connection: &mut MultiplexedConnection, key: &str) -> Vec<StreamId> {
+pub(crate) async fn all(connection: &mut MultiplexedConnection, key: &str) -> Vec<StreamId> {
     let mut entries: Vec<StreamId> = Vec::new();
     loop {
         let from = entries
