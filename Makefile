@@ -6,10 +6,13 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 .PHONY: demo test bench check tools
 
-# Starts a daemon with everything embedded and three services, and shows what crosses.
+# Starts a daemon with everything embedded and services that speak through it, shows what crosses
+# and what doesn't, and leaves it up until Ctrl-C; where nobody watches it ends by itself. Needs
+# only Rust. DEMO=--once ends it by itself at a terminal too.
 demo:
 	$(CARGO) build --release --bin crossway
-	$(PYTHON) examples/demo/demo.py target/release/crossway
+	@if [ -t 1 ]; then once=; else once=--once; fi; \
+	  exec $(CARGO) run --quiet --release --bin crossway -- demo $${DEMO-$$once}
 
 # All tests, against real servers.
 test: tools

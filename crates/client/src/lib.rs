@@ -35,3 +35,8 @@ pub use error::{CallError, ClientError, StoreError};
 pub use options::Builder;
 pub use reply::Reply;
 pub use serve::{Serve, Serving};
+
+/// The page that a newcomer reads; its Rust is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -6,6 +6,7 @@
 mod argument;
 mod banner;
 mod check;
+mod demo;
 mod inspect;
 mod output;
 mod policy;
@@ -59,6 +60,8 @@ struct Common {
 enum Command {
     /// Start the daemon.
     Up(up::Up),
+    /// Show what it does: a daemon of its own, services, refusals, a kill.
+    Demo(demo::Demo),
     /// Validate a configuration file.
     Check(check::Check),
     /// Print the JSON Schema of the configuration.
@@ -138,6 +141,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let output = Output::new(cli.common.json);
     let ended = match cli.command {
         Command::Up(up) => runtime(true).and_then(|on| on.block_on(up.run(&cli.common, output))),
+        Command::Demo(demo) => {
+            runtime(true).and_then(|on| on.block_on(demo.run(&cli.common, output)))
+        }
         Command::Check(check) => check.run(output),
         Command::Schema => schema::run(output),
         Command::Inspect(inspect) => inspect.run(&cli.common, output),

@@ -34,11 +34,20 @@ impl Store {
     pub(super) async fn open(common: &Common, block: Duration) -> Result<Store, CliError> {
         let config = common.configuration()?;
         let url = common.store_url(&config)?;
+        Store::connect(config, &url, block).await
+    }
+
+    /// Connects to the store at a URL, with the names of keys that a configuration gives.
+    pub(super) async fn connect(
+        config: Config,
+        url: &StoreUrl,
+        block: Duration,
+    ) -> Result<Store, CliError> {
         let keys = config
             .relay
             .keyspace()
             .map_err(|error| CliError::Input(error.to_string()))?;
-        let connection = connect(&url, block)
+        let connection = connect(url, block)
             .await
             .map_err(|error| failed(url.place(), &error))?;
         Ok(Store {
@@ -55,6 +64,13 @@ impl Store {
             .query_async(&mut self.connection)
             .await
             .map_err(|error| failed(&self.at, &error))
+    }
+
+    /// Runs several commands in one go.
+    pub(super) async fn run_all(&mut self, commands: &redis::Pipeline) -> Result<(), StoreError> {
+        let answers: Result<Vec<Value>, RedisError> =
+            commands.query_async(&mut self.connection).await;
+        answers.map(drop).map_err(|error| failed(&self.at, &error))
     }
 
     /// All fields of a hash, in order.

@@ -11,8 +11,11 @@
 mod cli;
 mod config;
 mod conversation;
+mod demo;
+mod documents;
 mod losses;
 mod program;
+mod python;
 mod store;
 mod traffic;
 mod up;

@@ -1,0 +1,168 @@
+//! What is written about the program is true of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crossway_client::Client;
+use crossway_harness::{Daemon, RedisServer};
+use redis::RedisResult;
+
+use crate::program::run;
+use crate::traffic::connect;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_crossway");
+
+fn document(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The rows of all tables that begin with a name in code.
+fn rows(text: &str) -> Vec<(&str, &str)> {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+        .collect()
+}
+
+#[test]
+fn every_key_of_the_configuration_is_documented_with_its_default_and_no_other() {
+    let text = document("docs/configuration.md");
+    let rows = rows(&text);
+    let schema = run(&["schema", "--json"]).object();
+    let mut keys = Vec::new();
+    for (key, described) in schema["properties"].as_object().unwrap() {
+        let section = described["$ref"]
+            .as_str()
+            .and_then(|path| path.strip_prefix("#/$defs/"))
+            .map(|name| &schema["$defs"][name]["properties"]);
+        match section.and_then(|section| section.as_object()) {
+            Some(section) => keys.extend(
+                section
+                    .iter()
+                    .map(|(inner, described)| (format!("{key}.{inner}"), described)),
+            ),
+            None => keys.push((key.clone(), described)),
+        }
+    }
+    for (key, described) in &keys {
+        let row = rows.iter().find(|(name, _)| name == key);
+        let (_, rest) = row.unwrap_or_else(|| panic!("{key} has no row"));
+        let default = match &described["default"] {
+            serde_json::Value::Null => "none".to_owned(),
+            value => format!("`{value}`"),
+        };
+        assert!(
+            rest.starts_with(&format!("{default} | ")),
+            "{key} is {default}, and the row says {rest}"
+        );
+    }
+    let documented: Vec<&str> = rows.iter().map(|(key, _)| *key).collect();
+    let known: Vec<&str> = keys.iter().map(|(key, _)| key.as_str()).collect();
+    let unknown: Vec<&&str> = documented
+        .iter()
+        .filter(|key| !known.contains(*key))
+        .collect();
+    assert!(unknown.is_empty(), "no such keys: {unknown:?}");
+    assert_eq!(documented.len(), known.len(), "a key has two rows");
+}
+
+#[test]
+fn every_command_stands_in_the_readme() {
+    let readme = document("README.md");
+    let help = run(&["--help"]).out;
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|command| *command != "help")
+        .collect();
+    assert!(commands.len() > 5, "{help}");
+    for command in commands {
+        assert!(
+            readme.contains(&format!("| `crossway {command}")),
+            "{command}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_documented_rights_are_enough_and_keep_services_apart() {
+    let server = RedisServer::start().await;
+    let mut operator = server.client().await;
+    let text = document("docs/stores.md");
+    let users: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("ACL SETUSER "))
+        .collect();
+    assert_eq!(users.len(), 2);
+    // A second service has what the first has, for its own name.
+    let shop = users[1].replace("billing", "shop");
+    for user in [users[0], users[1], &shop] {
+        let mut set = redis::cmd("ACL");
+        set.arg("SETUSER");
+        for rule in user.split_whitespace() {
+            set.arg(rule);
+        }
+        let _: () = set.query_async(&mut operator).await.unwrap();
+    }
+    let url = |user: &str| {
+        server
+            .url()
+            .replace("redis://", &format!("redis://{user}:secret@"))
+    };
+
+    let mut daemon = Daemon::new(PROGRAM, &url("crossway"));
+    daemon.set("CROSSWAY_RELAY__DISCOVERY", "scan");
+    daemon.start_ready().await;
+    let billing = Client::connect(&url("billing"), "billing", "production")
+        .await
+        .unwrap();
+    let serving = billing
+        .serve(|command| async move { command.params::<i64>() })
+        .await
+        .unwrap();
+    let asking = Client::connect(&url("shop"), "shop", "production")
+        .await
+        .unwrap();
+    let timeout = Duration::from_secs(20);
+    let reply = asking.call("billing", "double", &21, timeout).await;
+    assert_eq!(reply.unwrap().text(), "21");
+    let _: () = redis::cmd("SET")
+        .arg("odd:gnode:unified:production")
+        .arg("no stream")
+        .query_async(&mut operator)
+        .await
+        .unwrap();
+    let refused = asking
+        .call("odd:gnode:unified:production", "double", &21, timeout)
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Some("RELAY.UNDELIVERABLE"), "{refused}");
+    serving.stop().await;
+    assert!(daemon.terminate().await, "{}", daemon.log());
+    let denied: Vec<redis::Value> = redis::cmd("ACL")
+        .arg("LOG")
+        .query_async(&mut operator)
+        .await
+        .unwrap();
+    assert!(denied.is_empty(), "{denied:?}");
+
+    let mut billing = connect(&url("billing")).await.unwrap();
+    for words in [
+        &["XADD", "shop:gnode:unified:production", "*", "t", "c"][..],
+        &["XRANGE", "shop:gnode:unified:production", "-", "+"],
+        &["XRANGE", "gnode:gnode:register", "-", "+"],
+        &["HSET", "gnode:gnode:relay:policy", "*:*", "{}"],
+        &["GET", "shop:res:1"],
+        &["FLUSHALL"],
+    ] {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        let ended: RedisResult<redis::Value> = command.query_async(&mut billing).await;
+        assert_eq!(ended.unwrap_err().code(), Some("NOPERM"), "{words:?}");
+    }
+}
