@@ -6,9 +6,9 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
-    clippy::indexing_slicing,
     clippy::panic,
     clippy::print_stdout,
+    clippy::indexing_slicing,
     reason = "a benchmark stops at the first surprise and prints what it found"
 )]
 

@@ -1,7 +1,7 @@
 //! Finding sites that nobody registers, and other slow housekeeping.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
@@ -11,8 +11,11 @@ use crate::judge::now_ms;
 use crate::options::Discovery;
 use crate::relay::Shared;
 
-/// Between two looks for keys, and for the other spelling of those that are known.
+/// Between two looks for new keys, and for dead letters beyond their limit.
 const LOOK: Duration = Duration::from_secs(3);
+
+/// Between two looks for the other spelling of known streams: it asks for every one of them.
+const LOOK_ALIKE: Duration = Duration::from_secs(15);
 
 /// The first pause before a name that couldn't be taken in is tried again.
 const RETRY: Duration = Duration::from_millis(200);
@@ -22,12 +25,16 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
     let mut created = shared.store.created();
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut scan = true;
+    let (mut scan, mut alike) = (true, Instant::now());
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = look.tick() => {
-                keep_house(&shared, scan).await;
+                let spellings = alike.elapsed() >= LOOK_ALIKE || scan;
+                if spellings {
+                    alike = Instant::now();
+                }
+                keep_house(&shared, scan, spellings).await;
                 scan = shared.directory.options().discovery == Discovery::Scan;
             }
             key = next(created.as_mut()) => match key {
@@ -70,18 +77,15 @@ async fn adopt(shared: &Shared, key: &str, stop: &CancellationToken) {
     }
 }
 
-async fn keep_house(shared: &Shared, scan: bool) {
+async fn keep_house(shared: &Shared, scan: bool, spellings: bool) {
     let directory = &shared.directory;
     let options = directory.options();
-    let mut outcome = directory.refresh().await.map_err(DirectoryError::from);
+    let mut outcome = Ok(());
     // A store that tells of new streams was silent about those that it had before.
-    if outcome.is_ok()
-        && scan
-        && (options.discovery == Discovery::Scan || shared.store.created().is_some())
-    {
+    if scan && (options.discovery == Discovery::Scan || shared.store.created().is_some()) {
         outcome = scan_once(shared).await;
     }
-    if outcome.is_ok() {
+    if outcome.is_ok() && spellings {
         outcome = directory
             .look_for_other_spellings()
             .await

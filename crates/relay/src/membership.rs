@@ -230,9 +230,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A member, the slices it holds, and those it is to let go of.
-    type Held = (Membership, BTreeSet<u16>, BTreeSet<u16>);
-
     #[derive(Default)]
     struct Store(HashMap<String, String>);
 
@@ -327,7 +324,9 @@ mod tests {
         #[test]
         fn slices_are_never_shared_and_never_lost(steps in prop::collection::vec((0usize..4, 0u8..8), 1..120)) {
             let mut store = Store::default();
-            let mut members: Vec<Option<Held>> = (0..4).map(|_| None).collect();
+            /// A daemon, the slices it holds, and those it lets go of.
+            type Daemon = (Membership, BTreeSet<u16>, BTreeSet<u16>);
+            let mut members: Vec<Option<Daemon>> = (0..4).map(|_| None).collect();
             let mut processes = 0;
             let keys = Keyspace::new("gnode", "gnode", Default::default(), &[]).unwrap();
             for (who, what) in steps {

@@ -28,7 +28,7 @@ use crate::reader::{Assignment, Reader, Source};
 
 /// The most streams that one reader reads. Its work is done by one core at a time, and what
 /// waits costs it nothing; so it is a few thousand, and a large daemon has several.
-const STREAMS_PER_READER: usize = 4096;
+const STREAMS_PER_READER: usize = 2048;
 
 /// The most entries of one stream in one read.
 const COUNT: usize = 256;

@@ -4,8 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    clippy::indexing_slicing,
-    unreachable_pub
+    clippy::indexing_slicing
 )]
 
 #[macro_use]

@@ -14,21 +14,21 @@ use crossway_transport::streams::valkey::Valkey;
 use prometheus_client::registry::Registry;
 
 /// How long anything may take before a test gives up on it.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-pub struct World {
-    pub store: Arc<dyn Streams>,
-    pub server: Option<RedisServer>,
-    pub relay: Option<Relay>,
-    pub metrics: Registry,
+pub(crate) struct World {
+    pub(crate) store: Arc<dyn Streams>,
+    pub(crate) server: Option<RedisServer>,
+    pub(crate) relay: Option<Relay>,
+    pub(crate) metrics: Registry,
     sequence: AtomicU64,
 }
 
-pub fn keyspace() -> Keyspace {
+pub(crate) fn keyspace() -> Keyspace {
     Keyspace::new("gnode", "gnode", Spelling::Bare, &[]).unwrap()
 }
 
-pub fn options(member: &str) -> RelayOptions {
+pub(crate) fn options(member: &str) -> RelayOptions {
     let mut options = RelayOptions::new(keyspace(), member, member);
     options
         .administrators
@@ -37,11 +37,11 @@ pub fn options(member: &str) -> RelayOptions {
 }
 
 impl World {
-    pub async fn embedded() -> World {
+    pub(crate) async fn embedded() -> World {
         World::on(Embedded::in_memory(), None)
     }
 
-    pub async fn valkey() -> World {
+    pub(crate) async fn valkey() -> World {
         let server = RedisServer::start().await;
         let store = connect(&server).await;
         World::on(store, Some(server))
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// Starts the relay; sites `a`, `b`, `c` and `admin` are registered in testing, `b` and `a` in staging too.
-    pub async fn start(mut self) -> World {
+    pub(crate) async fn start(mut self) -> World {
         self.start_with(options("one")).await;
         for site in ["a", "b", "c", "admin"] {
             let environments: &[&str] = if site < "c" && site != "admin" {
@@ -75,7 +75,7 @@ impl World {
         self
     }
 
-    pub async fn start_with(&mut self, options: RelayOptions) {
+    pub(crate) async fn start_with(&mut self, options: RelayOptions) {
         self.metrics = Registry::default();
         self.relay = Some(Relay::start(
             Arc::clone(&self.store),
@@ -84,7 +84,7 @@ impl World {
         ));
     }
 
-    pub async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         if let Some(relay) = self.relay.take() {
             assert!(
                 relay.stop(PATIENCE).await,
@@ -94,11 +94,11 @@ impl World {
     }
 
     /// Writes an entry into a site's stream in testing.
-    pub async fn write(&self, site: &str, fields: &[(&str, &str)]) -> EntryId {
+    pub(crate) async fn write(&self, site: &str, fields: &[(&str, &str)]) -> EntryId {
         self.write_to(&stream(site), fields).await
     }
 
-    pub async fn write_to(&self, key: &str, fields: &[(&str, &str)]) -> EntryId {
+    pub(crate) async fn write_to(&self, key: &str, fields: &[(&str, &str)]) -> EntryId {
         let fields: Fields = fields
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
@@ -107,7 +107,7 @@ impl World {
     }
 
     /// Sends a command from one site to a target, and gives its request id.
-    pub async fn send(&self, from: &str, target: &str, command: &str) -> String {
+    pub(crate) async fn send(&self, from: &str, target: &str, command: &str) -> String {
         let id = format!("req-{}", self.sequence.fetch_add(1, Ordering::Relaxed));
         self.write(
             from,
@@ -124,12 +124,12 @@ impl World {
     }
 
     /// All entries of a stream.
-    pub async fn entries(&self, key: &str) -> Vec<Entry> {
+    pub(crate) async fn entries(&self, key: &str) -> Vec<Entry> {
         self.store.range(key, EntryId::ZERO, 100_000).await.unwrap()
     }
 
     /// Waits for entries of a stream that have these fields.
-    pub async fn wait_for(&self, key: &str, wanted: &[(&str, &str)]) -> Entry {
+    pub(crate) async fn wait_for(&self, key: &str, wanted: &[(&str, &str)]) -> Entry {
         let what = format!("an entry of {key} with {wanted:?}");
         eventually(PATIENCE, &what, || async {
             self.entries(key).await.into_iter().find(|entry| {
@@ -142,26 +142,26 @@ impl World {
     }
 
     /// Waits for the acknowledgement of, or the refusal or reply to, a request of a site.
-    pub async fn answer(&self, site: &str, request: &str) -> Entry {
+    pub(crate) async fn answer(&self, site: &str, request: &str) -> Entry {
         self.wait_for(&stream(site), &[("t", "r"), ("ri", request)])
             .await
     }
 
     /// Waits for a refusal and gives its code.
-    pub async fn code(&self, site: &str, request: &str) -> String {
+    pub(crate) async fn code(&self, site: &str, request: &str) -> String {
         let answer = self.answer(site, request).await;
         assert_eq!(field(&answer, "st"), "error", "{answer:?}");
         field(&answer, "_ec")
     }
 
     /// Waits for a command to arrive at a site.
-    pub async fn arrival(&self, site: &str, request: &str) -> Entry {
+    pub(crate) async fn arrival(&self, site: &str, request: &str) -> Entry {
         self.wait_for(&stream(site), &[("t", "c"), ("_oi", request)])
             .await
     }
 
     /// Waits until everything written before has been handled: a ping by each site is answered in order.
-    pub async fn settled(&self, site: &str) {
+    pub(crate) async fn settled(&self, site: &str) {
         let id = format!("ping-{}", self.sequence.fetch_add(1, Ordering::Relaxed));
         self.write(site, &[("t", "c"), ("i", &id), ("c", "ping")])
             .await;
@@ -169,7 +169,7 @@ impl World {
     }
 
     /// The sum of a counter over the lines of the metrics page that begin with `name`.
-    pub fn counter(&self, name: &str) -> u64 {
+    pub(crate) fn counter(&self, name: &str) -> u64 {
         let mut page = String::new();
         prometheus_client::encoding::text::encode(&mut page, &self.metrics).unwrap();
         page.lines()
@@ -179,18 +179,18 @@ impl World {
     }
 }
 
-pub async fn connect(server: &RedisServer) -> Arc<dyn Streams> {
+pub(crate) async fn connect(server: &RedisServer) -> Arc<dyn Streams> {
     let url = server.url().parse().unwrap();
     Arc::new(Valkey::connect(&url).await.unwrap())
 }
 
 /// The unified stream of a site in testing.
-pub fn stream(site: &str) -> String {
+pub(crate) fn stream(site: &str) -> String {
     format!("{site}:gnode:unified:testing")
 }
 
 /// A field's text, empty where it isn't there.
-pub fn field(entry: &Entry, name: &str) -> String {
+pub(crate) fn field(entry: &Entry, name: &str) -> String {
     entry
         .fields
         .get(name.as_bytes())
@@ -199,11 +199,11 @@ pub fn field(entry: &Entry, name: &str) -> String {
 }
 
 /// A site's id.
-pub fn site(name: &str) -> SiteId {
+pub(crate) fn site(name: &str) -> SiteId {
     SiteId::parse(name).unwrap()
 }
 
 /// The environment that tests live in.
-pub fn testing() -> Environment {
+pub(crate) fn testing() -> Environment {
     Environment::parse("testing").unwrap()
 }

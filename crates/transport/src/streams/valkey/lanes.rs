@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use super::lane::Lane;
 use crate::streams::Key;
 
-/// Streams in the first lane; a read of so many costs the store about 60 µs.
-const BUSY: usize = 256;
-/// Streams in each other lane: the first entry after a quiet time costs the store a quarter of a
-/// millisecond, and ten thousand streams take twenty connections.
-const QUIET: usize = 512;
+/// Streams in the first lane; a read of so many costs the store about 20 µs.
+const BUSY: usize = 64;
+/// Streams in each other lane: the first entry after a quiet time costs the store about 50 µs, and
+/// ten thousand streams take eighty connections.
+const QUIET: usize = 128;
 /// How long a stream must have had nothing to leave the first lane for another.
 const QUIET_FOR: Duration = Duration::from_secs(5);
 
-/// Replaces the streams. Those that stay keep their lane and their place; new ones join the first
-/// lane while it has room, else the first other one that does.
+/// Replaces the streams. Those that stay keep their lane and their place. New ones join the first
+/// lane where all have room in it, else the first other one that does.
 pub(crate) fn assign(lanes: &mut Vec<Lane>, streams: Vec<Key>) {
     let wanted: HashSet<&Key> = streams.iter().collect();
     let mut sets: Vec<Vec<Key>> = lanes
@@ -35,7 +35,9 @@ pub(crate) fn assign(lanes: &mut Vec<Lane>, streams: Vec<Key>) {
         })
         .collect();
     let known: HashSet<Key> = sets.iter().flatten().cloned().collect();
-    let mut at = 0;
+    // Of many, most are quiet: the first lane is left to those that turn out not to be.
+    let mut at = usize::from(wanted.len() > BUSY);
+    sets.resize_with(sets.len().max(at + 1), Vec::new);
     for key in streams.into_iter().filter(|key| !known.contains(key)) {
         while sets
             .get(at)

@@ -67,7 +67,10 @@ impl ValkeyReader {
             settle.send(call.pieces.clone()).await?;
         }
         self.submitted.push_back(Submitted::Sent { plan, scripted });
-        self.read_ahead().await?;
+        // After few, whoever waits for them is served first.
+        if settlements.len() >= EAGER {
+            self.read_ahead().await?;
+        }
         self.midway = false;
         Ok(())
     }
