@@ -109,18 +109,12 @@ impl Reader {
         let (mut swept, mut fresh) = (Instant::now(), true);
         while !stop.is_cancelled() {
             self.take_assignment();
-            if self.sources.is_empty() {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    changed = self.assignments.changed() => if changed.is_err() { return } else { self.assignments.mark_changed() },
-                }
-                continue;
-            }
             let mut leases = self.shared.lease.subscribe();
             let lease = tokio::select! {
                 () = stop.cancelled() => return,
                 lease = Lease::valid(&mut leases) => lease,
             };
+            self.reader.allow(lease.valid_until);
             self.last_fence = Some(lease.fence.clone());
             let read = tokio::select! {
                 () = stop.cancelled() => break,
@@ -209,11 +203,6 @@ impl Reader {
             .assign(assignment.streams.keys().cloned().collect());
         // What the read that waits now was asked for comes with the next one, so two must pass.
         self.coming = Some((assignment.generation, 2));
-        if assignment.streams.is_empty() && self.sources.is_empty() {
-            self.coming = Some((assignment.generation, 1));
-            self.confirm();
-            return;
-        }
         self.sources.extend(
             assignment
                 .streams

@@ -56,7 +56,7 @@ pub(crate) struct Shared {
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     pub(crate) fence: Fence,
-    valid_until: Instant,
+    pub(crate) valid_until: Instant,
 }
 
 impl Lease {
@@ -409,6 +409,11 @@ impl Owner {
             if post.streams.len() != before {
                 changed.insert(index);
             }
+        }
+        // There is always a reader: it also hears of changes to rules and sites.
+        if self.posts.is_empty() {
+            let post = self.open();
+            self.posts.push(post);
         }
         let mut fresh = wanted.into_iter();
         let mut index = 0;

@@ -141,16 +141,22 @@ impl Traffic {
             task.abort();
         }
         let mut connection = reconnect(&self.url).await;
-        let mut arrived = Vec::with_capacity(self.total);
-        for entry in all(&mut connection, &stream(&self.to)).await {
-            if text(&entry, "t") == "c" {
-                arrived.push(text(&entry, "_oi").parse::<usize>().unwrap());
-            }
-        }
-        assert_eq!(
-            arrived,
-            (0..self.total).collect::<Vec<_>>(),
-            "each command once and in order"
+        let numbers = async |connection: &mut MultiplexedConnection, site: &str, field: &str| {
+            let entries = all(connection, &stream(site)).await;
+            let commands = entries.iter().filter(|entry| text(entry, "t") == "c");
+            commands
+                .map(|entry| text(entry, field).parse().unwrap())
+                .collect::<Vec<usize>>()
+        };
+        once_and_in_order(
+            &numbers(&mut connection, &self.from, "i").await,
+            self.total,
+            "sent",
+        );
+        once_and_in_order(
+            &numbers(&mut connection, &self.to, "_oi").await,
+            self.total,
+            "arrived",
         );
         let (mut acknowledged, mut answered) = (BTreeMap::new(), BTreeMap::new());
         for entry in all(&mut connection, &stream(&self.from)).await {
@@ -169,6 +175,19 @@ impl Traffic {
         assert!(acknowledged == once, "each command is acknowledged once");
         assert!(answered == once, "each command is answered once");
     }
+}
+
+/// Tells the first number that isn't where it should be, and not all twenty thousand.
+fn once_and_in_order(numbers: &[usize], total: usize, what: &str) {
+    let wrong = numbers
+        .iter()
+        .enumerate()
+        .find(|(at, number)| at != *number);
+    assert_eq!(
+        wrong, None,
+        "each command {what} once and in order; place and number"
+    );
+    assert_eq!(numbers.len(), total, "commands that {what}");
 }
 
 impl Drop for Traffic {

@@ -12,7 +12,7 @@ pub mod valkey;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -249,6 +249,10 @@ pub trait GroupReader: Send {
     /// Replaces the set of streams; takes effect with the next read. Streams that stay keep
     /// their place.
     fn assign(&mut self, streams: Vec<Key>);
+
+    /// Allows reads to be begun until a moment. After it nothing is asked of the store any more,
+    /// until more time is allowed: somebody else may be reading these streams by then.
+    fn allow(&mut self, until: Instant);
 
     /// Waits for entries, at most `block`; an empty batch is an ordinary answer.
     ///

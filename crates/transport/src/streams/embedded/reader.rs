@@ -48,6 +48,8 @@ pub(super) struct Reader {
     kept: Option<(Batch, Position)>,
     /// What was done and not yet asked about, and how far the log must be written for it.
     submitted: VecDeque<(Vec<Settled>, Position)>,
+    /// Until when reads may be begun; `None` for ever.
+    allowed: Option<Instant>,
 }
 
 impl Reader {
@@ -73,6 +75,7 @@ impl Reader {
             rewound: false,
             kept: None,
             submitted: VecDeque::new(),
+            allowed: None,
         }
     }
 
@@ -254,7 +257,14 @@ impl GroupReader for Reader {
         self.assigned = Some(streams);
     }
 
+    fn allow(&mut self, until: std::time::Instant) {
+        self.allowed = Some(until.into());
+    }
+
     async fn read(&mut self) -> Result<Batch, StoreError> {
+        if self.allowed.is_some_and(|allowed| Instant::now() >= allowed) {
+            return Ok(Batch::default());
+        }
         let until = Instant::now() + self.options.block;
         loop {
             if let Some(batch) = self.hand_out().await? {

@@ -10,11 +10,14 @@ use super::connection::{ANSWER_DEADLINE, Connection};
 use super::cursors::{Command, Cursors};
 use super::dial::unreachable;
 use super::entries::{Answer, AnswerBuilder, Limits};
-use super::frame::Frame;
+use super::frame::{Frame, FrameBuilder};
 use crate::streams::{ReaderOptions, StoreError};
 
 /// Between attempts to end a wait that the store may not have begun yet.
 const UNBLOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// What is wrong with an answer that comes without a read in flight.
+const UNASKED: &[u8] = b"ERR an answer came that nobody asked for";
 
 /// Some streams, the place in each, the connection they are read over while there is one, and the
 /// read in flight while there is one.
@@ -121,8 +124,15 @@ impl Lane {
 
     /// Whether the read in flight has its answer, or something changed.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Heard, StoreError>> {
-        let (Some(connection), Some(flight)) = (&mut self.connection, &mut self.flight) else {
+        let Some(connection) = &mut self.connection else {
             return Poll::Pending;
+        };
+        let Some(flight) = &mut self.flight else {
+            // Nothing was asked, but the store may have something to tell.
+            return match ready!(connection.poll_hear(cx, &mut FrameBuilder::default()))? {
+                None => Poll::Ready(Ok(Heard::Change)),
+                Some(_) => Poll::Ready(Err(connection.refused("XREADGROUP", UNASKED))),
+            };
         };
         match ready!(connection.poll_hear(cx, &mut flight.builder))? {
             Some(answer) => {

@@ -64,6 +64,8 @@ pub(crate) struct ValkeyReader {
     retry_at: Option<Instant>,
     change_assumed: Option<Instant>,
     interrupt: Arc<Notify>,
+    /// Until when reads may be begun; `None` for ever.
+    allowed: Option<Instant>,
 }
 
 /// What ended a wait.
@@ -97,6 +99,7 @@ impl ValkeyReader {
             retry_at: None,
             change_assumed: None,
             interrupt: Arc::new(Notify::new()),
+            allowed: None,
         }
     }
 
@@ -246,7 +249,14 @@ impl ValkeyReader {
         Ok(entries)
     }
 
+    fn may_read(&self) -> bool {
+        self.allowed.is_none_or(|until| Instant::now() < until)
+    }
+
     async fn launch(&mut self) -> Result<(), StoreError> {
+        if !self.may_read() {
+            return Ok(());
+        }
         for lane in &mut self.lanes {
             if !lane.is_flying() {
                 self.midway = true;
@@ -403,6 +413,10 @@ impl ValkeyReader {
 impl GroupReader for ValkeyReader {
     fn assign(&mut self, streams: Vec<Key>) {
         lanes::assign(&mut self.lanes, streams);
+    }
+
+    fn allow(&mut self, until: Instant) {
+        self.allowed = Some(until);
     }
 
     async fn read(&mut self) -> Result<Batch, StoreError> {

@@ -44,6 +44,7 @@ macro_rules! adapters {
                 a_stream_assigned_while_a_read_waits_is_read_after_an_interrupt,
                 streams_that_stay_keep_their_place,
                 a_change_is_told_no_later_than_what_follows,
+                a_change_is_told_to_a_reader_without_streams,
                 a_change_of_another_key_is_not_told,
                 a_group_that_vanished_is_made_again,
                 a_stream_deleted_while_a_read_waits_is_made_again,

@@ -208,6 +208,14 @@ pub(super) async fn a_change_is_told_no_later_than_what_follows(store: Store) {
     }
 }
 
+pub(super) async fn a_change_is_told_to_a_reader_without_streams(store: Store) {
+    let mut reader = store.reader_with(&[], |options| options.watched = keys(&["rules"]));
+    // The first reads may tell of a change that nobody made, to be on the safe side.
+    while reader.read().await.expect("a batch").changed {}
+    store.raw::<()>(&["HSET", "rules", "a:b", "deny"]).await;
+    read_until(&mut *reader, "the change", |batch| batch.changed).await;
+}
+
 pub(super) async fn a_change_of_another_key_is_not_told(store: Store) {
     let mut reader = store.reader_with(&["a"], |options| options.watched = keys(&["rules"]));
     store.add("a", "first").await;

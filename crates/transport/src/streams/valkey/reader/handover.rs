@@ -149,7 +149,7 @@ impl ValkeyReader {
 
     /// Sends the next reads, where it is certain what they will be.
     pub(super) async fn read_ahead(&mut self) -> Result<(), StoreError> {
-        if !self.rewound {
+        if !self.rewound && self.may_read() {
             for lane in &mut self.lanes {
                 lane.launch_ahead(&self.options, &self.dialer.at).await?;
             }
