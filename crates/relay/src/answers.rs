@@ -168,17 +168,19 @@ pub(crate) struct Polled<'a> {
     pub(crate) timestamp: u64,
 }
 
-/// A target as it is repeated to people: whole where it is short, cut where it isn't.
-pub(crate) fn echo(target: &str) -> String {
-    match target
+/// A text from outside as it is repeated to people: cut where it is long, and without anything that
+/// a terminal or a log would take for more than text.
+pub(crate) fn echo(text: &str) -> String {
+    let cut = text
         .char_indices()
-        .find(|(at, c)| at + c.len_utf8() > MAX_ECHO)
-    {
-        None => target.to_owned(),
-        Some((cut, _)) => format!(
-            "{}… ({} bytes)",
-            target.get(..cut).unwrap_or_default(),
-            target.len()
-        ),
+        .map(|(at, c)| at + c.len_utf8())
+        .take_while(|end| *end <= MAX_ECHO)
+        .last()
+        .unwrap_or_default();
+    let shown = text.get(..cut).unwrap_or_default().escape_debug();
+    if cut == text.len() {
+        shown.to_string()
+    } else {
+        format!("{shown}… ({} bytes)", text.len())
     }
 }

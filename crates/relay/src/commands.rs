@@ -5,6 +5,7 @@
 
 use crossway_core::address::{Environment, SiteId};
 use crossway_core::code::{Code, Refusal};
+use crossway_core::entry::EntryId;
 use crossway_core::message::{Kind, Message};
 use crossway_core::policy::{Pair, Rule};
 use crossway_transport::streams::Streams;
@@ -186,11 +187,11 @@ impl Commands<'_> {
     }
 
     /// Registers a site that isn't known yet, from the register stream. Nobody is known there, so
-    /// it can only add. The entry's own time tells a second run of it from another registration.
+    /// it can only add. The entry's id tells a second run of it from another registration.
     pub(crate) async fn register_new(
         &self,
         message: &Message<'_>,
-        at_ms: u64,
+        entry: EntryId,
     ) -> Result<(Registration, String), DirectoryError> {
         if let Some(flaw) = message.flaw() {
             return Err(flaw.clone().into());
@@ -207,8 +208,11 @@ impl Commands<'_> {
         let registration =
             self.parse_registration(message.params().map_or(&b""[..], |p| p), &[])?;
         self.names_are_free(&registration).await?;
-        if !self.directory.add_site(&registration, at_ms).await?
-            && !self.was_added_at(&registration, at_ms).await?
+        if !self
+            .directory
+            .add_site(&registration, entry.ms, Some(entry))
+            .await?
+            && !self.was_added_by(&registration, entry).await?
         {
             return Err(Refusal::new(
                 Code::NameTaken,
@@ -221,16 +225,18 @@ impl Commands<'_> {
         Ok((registration, result))
     }
 
-    async fn was_added_at(
+    async fn was_added_by(
         &self,
         registration: &Registration,
-        at_ms: u64,
+        entry: EntryId,
     ) -> Result<bool, DirectoryError> {
         self.directory.look_up(registration.site.as_str()).await?;
         let registry = self.directory.registry();
         Ok(registry
             .site(registration.site.as_str())
-            .is_some_and(|(_, site)| site.stored().registered_at == at_ms))
+            .is_some_and(|(_, site)| {
+                site.stored().registered_by.as_deref() == Some(&*entry.to_string())
+            }))
     }
 
     fn parse_registration(

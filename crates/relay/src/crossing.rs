@@ -162,11 +162,17 @@ impl Crossing<'_> {
             Ok(Target::Stream(stream)) if stream.site == *self.options.keyspace.namespace() => {
                 refused(Code::TargetNotFound, "that is the daemon itself".to_owned())
             }
-            Ok(Target::Stream(stream)) => Found::Place(Place {
-                site: stream.site.clone(),
-                entity: String::new(),
-                stream: Some(stream),
-            }),
+            Ok(Target::Stream(stream)) => {
+                // A site that is registered says itself where it lives.
+                let registered = self.registry.site(stream.site.as_str());
+                let lives_there =
+                    registered.is_none_or(|(_, site)| site.stream(&stream.environment).is_some());
+                Found::Place(Place {
+                    site: stream.site.clone(),
+                    entity: String::new(),
+                    stream: lives_there.then_some(stream),
+                })
+            }
             Ok(Target::Name(name)) => self.find(name, &arrival.source.environment),
             Ok(Target::Foreign(_)) => refused(
                 Code::TargetNotFound,
@@ -216,7 +222,14 @@ impl Crossing<'_> {
         let items = batch.as_deref().unwrap_or_default();
         let commands: Vec<&str> = match items {
             [] => vec![message.command()],
-            items => items.iter().map(|item| item.command.as_str()).collect(),
+            items => {
+                let own = Some(message.command()).filter(|name| !name.is_empty());
+                items
+                    .iter()
+                    .map(|item| item.command.as_str())
+                    .chain(own)
+                    .collect()
+            }
         };
         let reached = place.as_ref().ok().and_then(|place| place.stream.as_ref());
         let candidate = Candidate {

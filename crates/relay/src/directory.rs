@@ -13,6 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use arc_swap::ArcSwap;
 use crossway_core::address::SiteStream;
 use crossway_core::code::{Code, Refusal};
+use crossway_core::entry::EntryId;
 use crossway_core::policy::Policy;
 use crossway_transport::streams::{HashChange, Key, StoreError, Streams};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -163,11 +164,13 @@ impl Directory {
         }
     }
 
-    /// Registers a site that isn't there; tells whether it was added.
+    /// Registers a site that isn't there; tells whether it was added. `by` is the entry that asked
+    /// for it, where it may be run again.
     pub(crate) async fn add_site(
         &self,
         registration: &Registration,
         now_ms: u64,
+        by: Option<EntryId>,
     ) -> Result<bool, DirectoryError> {
         let options = self.options();
         let full = {
@@ -182,7 +185,10 @@ impl Directory {
             );
             return Err(Refusal::new(Code::RegistryFull, message).into());
         }
-        let body = to_json(&StoredSite::of(registration, now_ms));
+        let body = to_json(&StoredSite {
+            registered_by: by.map(|entry| entry.to_string()),
+            ..StoredSite::of(registration, now_ms)
+        });
         let added = self
             .store
             .hash_add(&options.keyspace.sites(), registration.site.as_str(), &body)
@@ -200,7 +206,7 @@ impl Directory {
         registration: &Registration,
         now_ms: u64,
     ) -> Result<(), DirectoryError> {
-        if self.add_site(registration, now_ms).await? {
+        if self.add_site(registration, now_ms, None).await? {
             return Ok(());
         }
         let options = self.options();
@@ -217,6 +223,9 @@ impl Directory {
         &self,
         registration: &Registration,
     ) -> Result<(), DirectoryError> {
+        if registration.entities.is_empty() {
+            return Ok(());
+        }
         let options = self.options();
         let site = registration.site.as_str();
         let mut taken = None;
@@ -280,7 +289,7 @@ impl Directory {
                     .collect()
             })
             .await?;
-        self.reload_registry().await?;
+        self.take_registry(self.read_registry().await?);
         Ok(there)
     }
 
@@ -303,7 +312,7 @@ impl Directory {
         }
         if !known {
             let bare = Registration::bare(stream.site.clone(), stream.environment.clone());
-            if !self.add_site(&bare, now_ms).await? {
+            if !self.add_site(&bare, now_ms, None).await? {
                 self.add_environment(stream).await?;
             }
         }
@@ -345,7 +354,7 @@ impl Directory {
     /// Registers the manifest's sites that aren't there.
     pub(crate) async fn register_manifest(&self, now_ms: u64) -> Result<(), StoreError> {
         for registration in &self.options().manifest.services {
-            let added = match self.add_site(registration, now_ms).await {
+            let added = match self.add_site(registration, now_ms, None).await {
                 Ok(_) => self.add_entities(registration).await,
                 Err(error) => Err(error),
             };
@@ -360,15 +369,21 @@ impl Directory {
         Ok(())
     }
 
-    pub(crate) async fn reload_registry(&self) -> Result<(), StoreError> {
+    /// Reads the registry as it lies on the store.
+    pub(crate) async fn read_registry(&self) -> Result<Registry, StoreError> {
         let options = self.options();
         let keyspace = &options.keyspace;
         let sites = self.store.hash_all(&keyspace.sites()).await?;
         let entities = self.store.hash_all(&keyspace.entities()).await?;
-        let (mut fresh, faults) = Registry::compile(keyspace, &sites, &entities);
+        let (fresh, faults) = Registry::compile(keyspace, &sites, &entities);
         for fault in faults {
             tracing::warn!(%fault, "registry");
         }
+        Ok(fresh)
+    }
+
+    /// Puts a registry that was read into force.
+    pub(crate) fn take_registry(&self, mut fresh: Registry) {
         {
             let mut registry = self.registry_mut();
             fresh.keep_seen(&registry);
@@ -378,7 +393,6 @@ impl Directory {
             *registry = fresh;
         }
         self.announce_streams();
-        Ok(())
     }
 
     /// Which streams that nobody reads yet exist in the other spelling.

@@ -163,6 +163,41 @@ impl Judge {
         }
     }
 
+    /// An entry that can't be decided because the store keeps refusing what that takes: its sender
+    /// is told, and it is kept in the dead stream.
+    pub(crate) fn undecidable(
+        &self,
+        source: &Source,
+        entry: &Entry,
+        error: &StoreError,
+    ) -> Decided {
+        let options = self.shared.directory.options();
+        let refusal = Refusal::new(Code::Unavailable, error.to_string());
+        let Source::Site(stream) = source else {
+            let mut decided = bare(options.keyspace.register(), entry.id, Outcome::Refused);
+            decided.objection = Some(Objection {
+                guard: NO_GUARD,
+                refusal,
+            });
+            return decided;
+        };
+        let message = Message::read(&entry.fields);
+        let sender = Addressee::of(&message, entry.id, stream);
+        let mut decided = self.refusal(&sender, stream.key.clone(), entry.id, refusal.clone());
+        let dead = Dead {
+            stream,
+            entry,
+            refusal: &refusal,
+            attempts: options.max_attempts,
+            whole: true,
+        };
+        decided
+            .settlement
+            .appends
+            .push(dead.append(&options, now_ms()));
+        decided
+    }
+
     fn refusal(
         &self,
         sender: &Addressee,
@@ -199,7 +234,7 @@ impl Judge {
             store: &*self.shared.store,
         };
         let mut decided = bare(stream.clone(), entry.id, Outcome::Command);
-        match commands.register_new(&message, entry.id.ms).await {
+        match commands.register_new(&message, entry.id).await {
             Ok((registration, result)) => {
                 let options = self.shared.directory.options();
                 if let Some(environment) = registration.environments.first() {

@@ -6,6 +6,12 @@ use crossway_core::address::{EntityId, Environment, Keyspace, SiteId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+/// The most entities of one site: every daemon holds all sites in memory and reads them together.
+const MAX_ENTITIES: usize = 256;
+
+/// Bytes of metadata that one site and its entities may have, for the same reason.
+const MAX_METADATA: usize = 16 * 1024;
+
 /// A site, as it registers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Registration {
@@ -51,6 +57,14 @@ pub enum RegistrationError {
     /// An id that belongs to the daemon itself.
     #[error("site {0}: that id is the daemon's own")]
     Reserved(SiteId),
+    /// More is told of a site than the registry holds.
+    #[error("site {site}: {what} is more than the registry holds")]
+    TooMuch {
+        /// The site.
+        site: SiteId,
+        /// What there is too much of.
+        what: String,
+    },
     /// Two registrations for one id.
     #[error("site {0} is listed twice")]
     Twice(SiteId),
@@ -141,6 +155,23 @@ impl RawRegistration {
                 })
                 .collect(),
         };
+        let too_much = |what: String| RegistrationError::TooMuch {
+            site: site.clone(),
+            what,
+        };
+        if listed.len() > MAX_ENTITIES {
+            return Err(too_much(format!("{} entities", listed.len())));
+        }
+        let described = listed
+            .iter()
+            .filter_map(|(_, metadata)| metadata.as_ref())
+            .chain(&self.metadata);
+        let bytes: usize = described
+            .map(|metadata| crate::directory::to_json(metadata).len())
+            .sum();
+        if bytes > MAX_METADATA {
+            return Err(too_much(format!("{bytes} bytes of metadata")));
+        }
         let mut entities = BTreeMap::new();
         for (id, metadata) in listed {
             let entity =
@@ -237,6 +268,10 @@ pub struct StoredSite {
     /// When it was registered, milliseconds since the epoch.
     #[serde(default)]
     pub registered_at: u64,
+    /// The entry of the register stream that it was registered by, which tells a second run of
+    /// that from another registration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registered_by: Option<String>,
 }
 
 impl StoredSite {
@@ -251,6 +286,7 @@ impl StoredSite {
                 .collect(),
             metadata: registration.metadata.clone(),
             registered_at,
+            registered_by: None,
         }
     }
 }

@@ -112,8 +112,15 @@ impl Membership {
         let mut joined = self.joined;
         let incarnation = match (&self.incarnation, hash.get(&mine)) {
             (Some(ours), Some(stored)) if ours == stored => ours.clone(),
-            (Some(_), Some(_)) => return Err(Impostor),
-            (ours, _) => {
+            // One of this process's own that it never heard of having written: nothing under it was
+            // begun, and it joins anew.
+            (Some(_), Some(stored)) if !self.is_mine(stored) => return Err(Impostor),
+            (ours, stored) => {
+                joined = joined.max(
+                    stored
+                        .and_then(|stored| self.number_of(stored))
+                        .unwrap_or_default(),
+                );
                 // An incarnation never comes back: what was fenced stays fenced.
                 evicted = ours.is_some();
                 joined += 1;
@@ -185,6 +192,15 @@ impl Membership {
             beat,
             others,
         })
+    }
+
+    fn number_of(&self, incarnation: &str) -> Option<u32> {
+        let (process, number) = incarnation.rsplit_once('.')?;
+        number.parse().ok().filter(|_| process == self.process)
+    }
+
+    fn is_mine(&self, incarnation: &str) -> bool {
+        self.number_of(incarnation).is_some()
     }
 
     /// Takes over a plan that was written.
@@ -303,6 +319,22 @@ mod tests {
         let standing = store.round(&mut a, &nothing()).unwrap();
         assert!(standing.evicted && standing.slices.is_empty());
         assert_ne!(a.fence(&keys).unwrap(), before);
+    }
+
+    #[test]
+    fn a_round_whose_answer_was_lost_makes_nobody_an_impostor() {
+        let mut store = Store::default();
+        let mut a = Membership::new("a", "pa");
+        store.round(&mut a, &nothing()).unwrap();
+        store.0.clear();
+        let unheard = a.plan(&store.0, &nothing()).unwrap();
+        store.apply(&unheard.changes);
+        let standing = store.round(&mut a, &nothing()).unwrap();
+        assert!(standing.evicted);
+        assert_eq!(standing.slices.len(), usize::from(SLICES));
+        let keys = Keyspace::new("gnode", "gnode", Default::default(), &[]).unwrap();
+        let fence = a.fence(&keys).unwrap();
+        assert_eq!(store.0.get(&fence.field), Some(&fence.value));
     }
 
     #[test]

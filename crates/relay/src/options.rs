@@ -65,7 +65,7 @@ impl RelayOptions {
             reply_ttl: Duration::from_secs(30),
             default_policy: Action::Allow,
             administrators: HashSet::new(),
-            max_attempts: 3,
+            max_attempts: 5,
             discovery: Discovery::Registry,
             max_entry_bytes: 8 * 1024 * 1024,
             max_fields: 512,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossway_core::address::SiteStream;
-use crossway_core::entry::{Entry, Fields};
+use crossway_core::entry::{Entry, EntryId, Fields};
 use crossway_transport::streams::{Batch, Fence, GroupReader, Key, Read, ReadEntry, StoreError};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +79,8 @@ pub(crate) struct Reader {
     pub(crate) handed_over: VecDeque<HandedOver>,
     last_fence: Option<Fence>,
     pub(crate) judge: Judge,
+    /// The entry that couldn't be decided last, and how often in a row.
+    stuck: Option<(Key, EntryId, u32)>,
     written_about: HashMap<Key, Instant>,
 }
 
@@ -97,6 +99,7 @@ impl Reader {
             confirmed,
             coming: None,
             sources: HashMap::new(),
+            stuck: None,
             handed_over: VecDeque::new(),
             last_fence: None,
             written_about: HashMap::new(),
@@ -148,7 +151,7 @@ impl Reader {
                 handled = self.hear(ahead, &lease.fence).await;
             }
             if let Err(reason) = handled {
-                self.handed_over.clear();
+                self.forget().await;
                 self.reader.rewind();
                 self.give_up(reason, &mut leases, &stop).await;
                 continue;
@@ -167,6 +170,13 @@ impl Reader {
             // What is on its way is waited for; more isn't begun.
             let _ = self.hear(0, &fence).await;
         }
+    }
+
+    /// Waits for what is on its way, so that nothing is outstanding, and counts none of it: what of
+    /// it wasn't done is read again.
+    async fn forget(&mut self) {
+        self.handed_over.clear();
+        while let Ok(Some(_)) = self.reader.outcome().await {}
     }
 
     async fn give_up(
@@ -327,26 +337,41 @@ impl Reader {
                 return Ok(());
             }
         };
-        match &source {
+        let decided = match &source {
             Source::Register => {
                 self.submit(work, fence).await?;
                 self.hear(0, fence).await?;
-                let decided = self.judge.register(&read.stream, &entry).await?;
-                work.push(decided, source, entry);
+                self.judge.register(&read.stream, &entry).await
             }
-            Source::Site(stream) => {
-                match self.judge.cross(stream, &entry, record.as_ref()).await? {
-                    Some(decided) => work.push(decided, source, entry),
-                    None => {
-                        self.submit(work, fence).await?;
-                        self.hear(0, fence).await?;
-                        let decided = self.judge.command(stream, &entry).await?;
-                        work.push(decided, source, entry);
-                    }
+            Source::Site(stream) => match self.judge.cross(stream, &entry, record.as_ref()).await {
+                Ok(Some(decided)) => Ok(decided),
+                Ok(None) => {
+                    self.submit(work, fence).await?;
+                    self.hear(0, fence).await?;
+                    self.judge.command(stream, &entry).await
                 }
+                Err(error) => Err(error),
+            },
+        };
+        let decided = match decided {
+            Ok(decided) => decided,
+            Err(error) if !error.is_transient() && self.is_stuck(&read.stream, entry.id) => {
+                self.judge.undecidable(&source, &entry, &error)
             }
-        }
+            Err(error) => return Err(error.into()),
+        };
+        work.push(decided, source, entry);
         Ok(())
+    }
+
+    /// Counts another time that an entry couldn't be decided; whether it was tried often enough.
+    fn is_stuck(&mut self, stream: &Key, entry: EntryId) -> bool {
+        let times = match &self.stuck {
+            Some((at, id, times)) if at == stream && *id == entry => times + 1,
+            _ => 1,
+        };
+        self.stuck = Some((stream.clone(), entry, times));
+        times >= self.shared.directory.options().max_attempts
     }
 }
 

@@ -73,7 +73,7 @@ impl Refresher {
                 }
             }
             if self.registry_due() == Some(Duration::ZERO) {
-                match self.directory.reload_registry().await {
+                match self.read_registry().await {
                     Ok(()) => {
                         self.registry_stale = false;
                         retry = Duration::from_millis(50);
@@ -100,14 +100,33 @@ impl Refresher {
         }))
     }
 
+    async fn read_registry(&mut self) -> Result<(), StoreError> {
+        let directory = Arc::clone(&self.directory);
+        let options = directory.options();
+        loop {
+            let fresh = directory.read_registry().await?;
+            if self.is_the_same_store(&options).await? {
+                directory.take_registry(fresh);
+                return Ok(());
+            }
+        }
+    }
+
     async fn read_policy(&mut self) -> Result<(), StoreError> {
         let directory = Arc::clone(&self.directory);
         let options = directory.options();
-        self.notice_a_loss(&options).await?;
-        let rules = directory
-            .store()
-            .hash_all(&options.keyspace.policy())
-            .await?;
+        let mut rules;
+        // Read first and asked about afterwards: what is read of a store that has lost its data in
+        // the meantime isn't believed.
+        loop {
+            rules = directory
+                .store()
+                .hash_all(&options.keyspace.policy())
+                .await?;
+            if self.is_the_same_store(&options).await? {
+                break;
+            }
+        }
         let (policy, faults) = Policy::compile(
             options.default_policy,
             rules.iter().map(|(k, v)| (k.as_str(), v.as_str())),
@@ -128,24 +147,25 @@ impl Refresher {
 
     /// A store that has lost everything (a flush, a restart without persistence) would seem to
     /// have no rules, and so allow what was denied. What was known is written back.
-    async fn notice_a_loss(&mut self, options: &RelayOptions) -> Result<(), StoreError> {
+    async fn is_the_same_store(&mut self, options: &RelayOptions) -> Result<bool, StoreError> {
         let directory = Arc::clone(&self.directory);
         let members = options.keyspace.members();
         let found = directory.store().hash_get(&members, EPOCH_FIELD).await?;
-        if found.is_some() && (found == self.epoch || self.epoch.is_none()) {
-            self.epoch = found;
-            return Ok(());
+        if found.is_some() && found == self.epoch {
+            return Ok(true);
         }
         if self.epoch.is_some() && found.is_none() {
             self.restore(options).await?;
         }
-        let epoch = crate::ids::random_name();
-        directory
-            .store()
-            .hash_add(&members, EPOCH_FIELD, &epoch)
-            .await?;
+        if found.is_none() {
+            let epoch = crate::ids::random_name();
+            directory
+                .store()
+                .hash_add(&members, EPOCH_FIELD, &epoch)
+                .await?;
+        }
         self.epoch = directory.store().hash_get(&members, EPOCH_FIELD).await?;
-        Ok(())
+        Ok(false)
     }
 
     async fn restore(&mut self, options: &RelayOptions) -> Result<(), StoreError> {

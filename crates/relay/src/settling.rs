@@ -1,14 +1,16 @@
 //! Carrying out what was decided, and what happens when the store won't have it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossway_core::address::SiteStream;
 use crossway_core::code::{Code, Refusal};
 use crossway_core::entry::{Entry, EntryId, Fields};
 use crossway_core::guard::Objection;
 use crossway_core::message::Message;
-use crossway_transport::streams::{Append, Fence, Key, Read, ReadEntry, Settled, Settlement};
+use crossway_transport::streams::{
+    Append, Fence, Key, Read, ReadEntry, Settled, Settlement, StoreError, is_transient,
+};
 
 use crate::answers::Addressee;
 use crate::counters::{NO_GUARD, Outcome};
@@ -70,6 +72,13 @@ impl Reader {
                     let decided = bare(note.stream, note.entry, Outcome::ReplyUnknown);
                     self.settle_one(decided, fence).await?;
                 }
+                Settled::Failed(reason) if is_transient(&reason) => {
+                    return Err(GivenUp::Store(StoreError::Refused {
+                        command: "settling",
+                        key: note.stream.to_string(),
+                        reason,
+                    }));
+                }
                 Settled::Failed(reason) => self.retry(&source, &entry, reason, fence).await?,
                 Settled::Done | Settled::NotPending => {}
             }
@@ -116,11 +125,9 @@ impl Reader {
         let Source::Site(stream) = source else {
             return self.bury(None, entry, &reason, 1, fence).await;
         };
-        let lasting = |reason: &str| reason.starts_with("WRONGTYPE");
         let mut attempts = 1;
-        while attempts < options.max_attempts && !lasting(&reason) {
+        while attempts < options.max_attempts && !reason.starts_with("WRONGTYPE") {
             attempts += 1;
-            tokio::time::sleep(Duration::from_millis(20) * attempts).await;
             let records = [Read {
                 stream: stream.key.clone(),
                 entry: ReadEntry::Whole(entry.clone()),
@@ -200,7 +207,7 @@ impl Reader {
         }
         if let Some(Objection { guard, refusal }) = &note.objection {
             counters.refuse(refusal.code, guard);
-            tracing::info!(stream = &*note.stream, entry = %note.entry, code = %refusal.code, guard, reason = %refusal.message, "refused");
+            tracing::info!(stream = &*note.stream, entry = %note.entry, code = %refusal.code, guard, reason = %refusal.message.escape_debug(), "refused");
         }
         match note.outcome {
             Outcome::Meaningless if self.may_write_about(&note.stream) => {

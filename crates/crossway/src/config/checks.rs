@@ -68,6 +68,18 @@ pub(crate) fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
             old.relay.hash_tags == new.relay.hash_tags,
         ),
         ("relay.group", old.relay.group == new.relay.group),
+        (
+            "relay.environments",
+            old.relay.environments == new.relay.environments,
+        ),
+        (
+            "relay.max_entry_bytes",
+            old.relay.max_entry_bytes == new.relay.max_entry_bytes,
+        ),
+        (
+            "relay.max_fields",
+            old.relay.max_fields == new.relay.max_fields,
+        ),
     ];
     compared
         .into_iter()

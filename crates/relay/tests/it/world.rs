@@ -168,6 +168,14 @@ impl World {
         self.answer(site, &id).await;
     }
 
+    /// Waits until a counter has a value; it is counted only after the store has confirmed.
+    pub(crate) async fn counts(&self, name: &str, value: u64) {
+        eventually(PATIENCE, &format!("{name} to be {value}"), async || {
+            (self.counter(name) == value).then_some(())
+        })
+        .await;
+    }
+
     /// The sum of a counter over the lines of the metrics page that begin with `name`.
     pub(crate) fn counter(&self, name: &str) -> u64 {
         let mut page = String::new();

@@ -73,25 +73,29 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         match self {
             StoreError::Unreachable { .. } => true,
-            StoreError::Refused { reason, .. } => {
-                const PASSING: [&str; 9] = [
-                    "LOADING",
-                    "BUSY",
-                    "MASTERDOWN",
-                    "READONLY",
-                    "TRYAGAIN",
-                    "CLUSTERDOWN",
-                    "OOM",
-                    "MISCONF",
-                    "NOREPLICAS",
-                ];
-                PASSING
-                    .iter()
-                    .any(|prefix| reason.split([' ', ':']).next() == Some(prefix))
-            }
+            StoreError::Refused { reason, .. } => is_transient(reason),
             StoreError::Protocol { .. } | StoreError::Fenced | StoreError::Disk { .. } => false,
         }
     }
+}
+
+/// Whether a refusal, in the store's words, says that the same may be taken later.
+#[must_use]
+pub fn is_transient(reason: &str) -> bool {
+    const PASSING: [&str; 9] = [
+        "LOADING",
+        "BUSY",
+        "MASTERDOWN",
+        "READONLY",
+        "TRYAGAIN",
+        "CLUSTERDOWN",
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+    ];
+    PASSING
+        .iter()
+        .any(|prefix| reason.split([' ', ':']).next() == Some(prefix))
 }
 
 /// An entry to be added to a stream.

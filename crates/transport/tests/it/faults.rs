@@ -123,19 +123,22 @@ async fn a_lost_answer_is_told_and_what_was_written_is_not_given_again() {
 async fn a_read_that_was_sent_ahead_and_lost_comes_again() {
     let server = RedisServer::start().await;
     let store = Store::on(&server).await;
-    store.add("a", "1").await;
+    // So many that more are likely, and the next read is sent ahead.
+    for number in 0..100 {
+        store.add("a", &number.to_string()).await;
+    }
     let mut reader = store.reader_with(&["a"], |options| options.block = ENDLESS);
-    let batch = read(&mut *reader, 1).await;
-    settle(&mut *reader, vec![bare(&batch.entries[0])])
+    let batch = read(&mut *reader, 100).await;
+    settle(&mut *reader, batch.entries.iter().map(bare).collect())
         .await
         .expect("an answer");
-    // The next read waits at the server by now, or will; its answer is on the way when it breaks.
+    // It waits at the server by now, or will; its answer is on the way when it breaks.
     eventually(DEADLINE, "a read to wait", async || {
         let clients: String = store.raw(&["CLIENT", "LIST"]).await;
         clients.contains("cmd=xreadgroup").then_some(())
     })
     .await;
-    store.add("a", "2").await;
+    store.add("a", "last").await;
     eventually(DEADLINE, "the entry to be pending", async || {
         (store.pending("a").await == 1).then_some(())
     })
@@ -144,7 +147,7 @@ async fn a_read_that_was_sent_ahead_and_lost_comes_again() {
         .raw::<i64>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
         .await;
     let batch = read_after_errors(&mut *reader).await;
-    assert_eq!(batch, ["a=2"]);
+    assert_eq!(batch, ["a=last"]);
 }
 
 /// Reads until there are entries, as a daemon whose connection may break.

@@ -262,7 +262,10 @@ impl GroupReader for Reader {
     }
 
     async fn read(&mut self) -> Result<Batch, StoreError> {
-        if self.allowed.is_some_and(|allowed| Instant::now() >= allowed) {
+        if self
+            .allowed
+            .is_some_and(|allowed| Instant::now() >= allowed)
+        {
             return Ok(Batch::default());
         }
         let until = Instant::now() + self.options.block;
