@@ -124,7 +124,10 @@ async fn a_flushed_server_gets_its_groups_sites_and_rules_back() {
     let id = world.send("a", "c", "go").await;
     assert_eq!(world.code("a", &id).await, "RELAY.DENIED");
     world.counts("crossway_relay_store_losses_total", 1).await;
-    assert!(world.counter("crossway_relay_groups_remade_total") > 0);
+    eventually(PATIENCE, "remade groups to be counted", async || {
+        (world.counter("crossway_relay_groups_remade_total") > 0).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
