@@ -14,6 +14,7 @@ use super::fault::{Fault, Faults, Place, reword};
 use super::manifest;
 use super::overrides::Overrides;
 use super::place::{line_and_column, span_of, take_out, value_at};
+use crate::regular;
 
 /// No configuration is longer; what is was meant to be another file.
 const MAX_BYTES: u64 = 1 << 20;
@@ -47,27 +48,13 @@ pub(crate) fn load(
 
 fn read(file: &Path) -> Result<String, Faults> {
     let name = file.display().to_string();
-    let whole = |what: String, hint: &str| {
+    let bytes = regular::read(file, MAX_BYTES).map_err(|error| {
         Faults::from(Fault {
             place: Place::File(name.clone()),
-            what,
-            hint: Some(hint.to_owned()),
+            what: format!("can't be read: {error}"),
+            hint: Some("check the path and its permissions".to_owned()),
         })
-    };
-    let unreadable = |error: std::io::Error| {
-        whole(
-            format!("can't be read: {error}"),
-            "check the path and its permissions",
-        )
-    };
-    let size = std::fs::metadata(file).map_err(unreadable)?.len();
-    if size > MAX_BYTES {
-        return Err(whole(
-            format!("has {size} bytes, more than {MAX_BYTES}"),
-            "is this the right file?",
-        ));
-    }
-    let bytes = std::fs::read(file).map_err(unreadable)?;
+    })?;
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let text =

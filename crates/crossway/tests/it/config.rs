@@ -238,3 +238,31 @@ fn a_faulty_manifest_is_a_fault_of_the_configuration() {
     let found = faults("[relay]\nmanifest = \"/nonexistent.yaml\"\n", &[]);
     assert!(found[0].contains("/nonexistent.yaml"), "{found:#?}");
 }
+
+#[test]
+fn what_is_not_a_regular_file_is_refused_without_reading_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    // Nobody writes into the pipe: whoever waits for it waits for ever.
+    for other in [
+        pipe.to_str().unwrap(),
+        folder.path().to_str().unwrap(),
+        "/dev/zero",
+    ] {
+        let says = |ran: Ran| ran.refused().contains("isn't a regular file");
+        assert!(says(run(&["check", other])), "{other}");
+        let found = faults(&format!("[relay]\nmanifest = \"{other}\"\n"), &[]);
+        assert!(found[0].contains("isn't a regular file"), "{found:#?}");
+        assert!(says(run(&["inspect", "manifest", other])), "{other}");
+    }
+}
+
+#[test]
+fn a_file_beyond_the_limit_is_refused() {
+    let long = file(&"#".repeat((1 << 20) + 1));
+    let ran = run(&["check", long.path().to_str().unwrap()]);
+    assert!(ran.refused().contains("more than 1048576 bytes"), "{ran:?}");
+    let (just_right, _) = check_with(&"#".repeat(1 << 20), &[]);
+    assert_eq!(just_right.status, 0, "{just_right:?}");
+}
