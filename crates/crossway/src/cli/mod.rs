@@ -168,7 +168,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            output::complain(&error);
+            output.refuse(&error);
             ExitCode::from(2)
         }
     }

@@ -1,5 +1,6 @@
 //! From a file and the environment to a configuration, or to everything that is wrong with them.
 
+use std::ffi::OsString;
 use std::ops::Range;
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use super::Config;
 use super::checks;
 use super::fault::{Fault, Faults, Place, reword};
 use super::manifest;
-use super::overrides::Overrides;
+use super::overrides::{self, Overrides};
 use super::place::{line_and_column, span_of, take_out, value_at};
 use crate::regular;
 
@@ -36,14 +37,19 @@ pub(crate) struct Loaded {
 /// [`Faults`]: all that can be found at once.
 pub(crate) fn load(
     file: Option<&Path>,
-    environment: impl IntoIterator<Item = (String, String)>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Loaded, Faults> {
     let (name, text) = match file {
         Some(file) => (file.display().to_string(), read(file)?),
         None => ("the built-in defaults".to_owned(), String::new()),
     };
-    let environment: Vec<(String, String)> = environment.into_iter().collect();
-    parse(&name, &text, &environment)
+    let (environment, unreadable) = overrides::readable(environment);
+    let parsed = parse(&name, &text, &environment);
+    if unreadable.is_empty() {
+        return parsed;
+    }
+    let others = parsed.err().map(|faults| faults.0).unwrap_or_default();
+    Err(collected(others.into_iter().chain(unreadable).collect()))
 }
 
 fn read(file: &Path) -> Result<String, Faults> {

@@ -23,6 +23,7 @@ fn a_wrong_usage_is_one_line_on_standard_error() {
             "1h",
         ],
         &["tail", "--count", "x"],
+        &["fly\nhigh\x1b[2J"],
     ] {
         run(arguments).refused();
         let mut with_json = arguments.to_vec();

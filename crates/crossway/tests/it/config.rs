@@ -1,6 +1,8 @@
 //! `crossway check`: what is wrong, where, and what would be right.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use tempfile::NamedTempFile;
 
@@ -22,14 +24,18 @@ fn check_with(text: &str, environment: &[(&str, &str)]) -> (Ran, String) {
 
 /// The faults without what stands before each of them.
 fn faults(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
-    let (ran, name) = check_with(text, environment);
+    let file = file(text);
+    let name = file.path().to_str().unwrap();
+    let mut command = program(&["check", name]);
+    command.envs(environment.iter().copied());
+    let ran = finish(command, "");
     assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{ran:?}");
     ran.err
         .lines()
         .map(|line| {
             line.strip_prefix("crossway: ")
                 .unwrap()
-                .replace(&name, "FILE")
+                .replace(name, "FILE")
         })
         .collect()
 }
@@ -265,4 +271,35 @@ fn a_file_beyond_the_limit_is_refused() {
     assert!(ran.refused().contains("more than 1048576 bytes"), "{ran:?}");
     let (just_right, _) = check_with(&"#".repeat(1 << 20), &[]);
     assert_eq!(just_right.status, 0, "{just_right:?}");
+}
+
+#[test]
+fn a_variable_of_ours_that_is_not_utf_8_is_a_fault() {
+    let sound = file("");
+    for (name, value) in [
+        (&b"CROSSWAY_RELAY__STORE"[..], &b"redis://\xff"[..]),
+        (b"CROSSWAY_NODE\xff", b"n1"),
+    ] {
+        let mut command = program(&["check", sound.path().to_str().unwrap()]);
+        command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+        let ran = finish(command, "");
+        let named = String::from_utf8_lossy(name);
+        assert!(
+            ran.refused().starts_with(&format!("crossway: {named}: ")),
+            "{ran:?}"
+        );
+    }
+    let mut command = program(&["check", sound.path().to_str().unwrap()]);
+    command.env("ELSEWHERE", OsStr::from_bytes(b"\xff"));
+    assert_eq!(finish(command, "").status, 0);
+}
+
+#[test]
+fn programs_are_told_all_faults_in_one_line() {
+    let (ran, _) = check_with("colour = 1\nshape = 2\n", &[("CROSSWAY_TASTE", "sour")]);
+    let said = ran.refused();
+    for key in ["colour", "shape", "taste"] {
+        assert!(said.contains(&format!("unknown key {key}")), "{said}");
+    }
+    assert!(said.contains("; "), "{said}");
 }
