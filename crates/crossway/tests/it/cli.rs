@@ -112,6 +112,11 @@ fn rules_that_can_not_be_read_are_refused_and_named() {
         ("{", "--rules"),
         (r#"{"a":{"action":"deny"}}"#, "\"a\""),
         (r#"{"a:b":{"action":"maybe"}}"#, "maybe"),
+        (
+            r#"{"a:b":{"action":"deny"},"c:d":{"action":"deny"},"a:b":{"action":"allow"}}"#,
+            "\"a:b\" is there twice",
+        ),
+        (r#"{"a:b":{"action":"deny","action":"allow"}}"#, "action"),
         (r#"{"a:b":{"action":"deny","commands":["x*y"]}}"#, "x*y"),
     ] {
         let ran = run(&explain(rules, "x"));
