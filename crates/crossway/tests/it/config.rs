@@ -303,3 +303,12 @@ fn programs_are_told_all_faults_in_one_line() {
     }
     assert!(said.contains("; "), "{said}");
 }
+
+#[test]
+fn a_data_dir_that_no_folder_can_have_is_refused() {
+    for name in ["", "a\\u0000b"] {
+        let found = faults(&format!("data_dir = \"{name}\"\n"), &[]);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!(found[0].starts_with("FILE:1:12: data_dir: "), "{found:#?}");
+    }
+}
