@@ -26,11 +26,13 @@ def answer(fields):
     """The fields of the response to one command."""
     try:
         result = run(fields["c"], json.loads(fields.get("p") or "null"))
-        outcome = {"st": "ok", "r": json.dumps(result)}
+        outcome = {"st": "ok", "r": json.dumps(result, allow_nan=False)}
     except LookupError as error:
         outcome = {"st": "error", "_ec": "UNKNOWN_COMMAND", "e": str(error)}
     except (TypeError, ValueError) as error:
         outcome = {"st": "error", "_ec": "INVALID_PARAMS", "e": str(error)}
+    except Exception as error:  # whatever else a command does wrong is an answer too
+        outcome = {"st": "error", "_ec": "FAILED", "e": f"{type(error).__name__}: {error}"}
     return {"t": "r", "ri": fields.get("i", ""), "ts": str(int(time.time() * 1000)), **outcome}
 
 
@@ -41,7 +43,7 @@ def main():
     ask.add_argument("--env", default="production", help="its environment")
     opts = ask.parse_args()
 
-    store = redis.Redis.from_url(opts.url, decode_responses=True)
+    store = redis.Redis.from_url(opts.url, decode_responses=True, encoding_errors="replace")
     stream, node = f"{opts.site}:gnode:unified:{opts.env}", f"python-{os.getpid()}"
     known = store.exists(stream)
     try:

@@ -7,6 +7,7 @@ mod config;
 mod identity;
 mod logging;
 mod planes;
+mod regular;
 mod reload;
 mod signals;
 

@@ -27,11 +27,7 @@ impl Source {
     /// # Errors
     /// [`Faults`].
     pub(crate) fn read(&self) -> Result<Loaded, Faults> {
-        // A variable that isn't Unicode can't name or hold anything of ours.
-        let environment = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        let mut loaded = config::load(self.file.as_deref(), environment)?;
+        let mut loaded = config::load(self.file.as_deref(), std::env::vars_os())?;
         if let Some(data_dir) = &self.data_dir {
             loaded.config.data_dir.clone_from(data_dir);
         }
@@ -105,8 +101,8 @@ impl Reload {
         let result = match read {
             Ok(Ok(loaded)) => self.apply(loaded),
             Ok(Err(faults)) => {
-                for fault in faults.to_string().lines() {
-                    tracing::error!(fault, "the new configuration is refused, the old one stays");
+                for fault in faults.each() {
+                    tracing::error!(%fault, "the new configuration is refused, the old one stays");
                 }
                 Outcome::refused
             }

@@ -17,6 +17,13 @@ use tokio::time::{Instant, Sleep};
 const MAX_CONNECTIONS: usize = 64;
 /// Longer than the usual pause between two scrapes, so that they keep their connection.
 const IDLE: Duration = Duration::from_secs(75);
+/// How long it may be idle when all places are taken.
+const IDLE_CROWDED: Duration = Duration::from_secs(5);
+/// How long a request may take, from its first byte (or from connecting) to the first of its answer.
+/// No page takes long to make.
+const REQUEST: Duration = Duration::from_secs(5);
+/// How often a connection looks whether its time is over.
+const LOOK: Duration = Duration::from_millis(500);
 
 pub(super) struct Bounded {
     listener: TcpListener,
@@ -45,15 +52,15 @@ impl Listener for Bounded {
             };
             match self.listener.accept().await {
                 Ok((stream, from)) => {
-                    let idle = Box::pin(tokio::time::sleep(IDLE));
-                    return (
-                        Held {
-                            stream,
-                            idle,
-                            _permit: permit,
-                        },
-                        from,
-                    );
+                    let held = Held {
+                        stream,
+                        doing: Doing::Request,
+                        since: Instant::now(),
+                        look: Box::pin(tokio::time::sleep(LOOK)),
+                        room: self.room.clone(),
+                        _permit: permit,
+                    };
+                    return (held, from);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "couldn't accept a connection to the admin pages");
@@ -69,29 +76,46 @@ impl Listener for Bounded {
     }
 }
 
-/// A connection with its place among the bounded number; it breaks when nothing moves for [`IDLE`].
+/// What a connection is doing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    /// A request is coming, or is about to be answered.
+    Request,
+    /// Something was answered, and nothing asked since.
+    Idle,
+}
+
+/// A connection with its place among the bounded number; it breaks when its time is over.
 pub(super) struct Held {
     stream: TcpStream,
-    idle: Pin<Box<Sleep>>,
+    doing: Doing,
+    /// Since when it does that; of an answer, since its last byte that was written.
+    since: Instant,
+    look: Pin<Box<Sleep>>,
+    room: Arc<Semaphore>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Held {
-    fn watch<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        moved: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        match moved {
-            Poll::Ready(done) => {
-                self.idle.as_mut().reset(Instant::now() + IDLE);
-                Poll::Ready(done)
+    fn is_over(&self, now: Instant) -> bool {
+        let may_take = match self.doing {
+            Doing::Request => REQUEST,
+            Doing::Idle if self.room.available_permits() == 0 => IDLE_CROWDED,
+            Doing::Idle => IDLE,
+        };
+        now.saturating_duration_since(self.since) >= may_take
+    }
+
+    /// Breaks the connection where its time is over; otherwise looks again in a while.
+    fn poll_over(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.look.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            if self.is_over(now) {
+                return Err(io::ErrorKind::TimedOut.into());
             }
-            Poll::Pending => {
-                std::task::ready!(self.idle.as_mut().poll(cx));
-                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-            }
+            self.look.as_mut().reset(now + LOOK);
         }
+        Ok(())
     }
 }
 
@@ -101,8 +125,13 @@ impl AsyncRead for Held {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.poll_over(cx)?;
         let moved = Pin::new(&mut self.stream).poll_read(cx, into);
-        self.watch(cx, moved)
+        if moved.is_ready() && self.doing == Doing::Idle {
+            self.doing = Doing::Request;
+            self.since = Instant::now();
+        }
+        moved
     }
 }
 
@@ -112,8 +141,13 @@ impl AsyncWrite for Held {
         cx: &mut Context<'_>,
         from: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.poll_over(cx)?;
         let moved = Pin::new(&mut self.stream).poll_write(cx, from);
-        self.watch(cx, moved)
+        if moved.is_ready() {
+            self.doing = Doing::Idle;
+            self.since = Instant::now();
+        }
+        moved
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use crossway_core::address::{Environment, Keyspace};
 
 use crate::config::{Config, Faults, StoreUrl};
 use crate::reload::Source;
@@ -168,10 +169,19 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            output::complain(&error);
+            output.refuse(&error);
             ExitCode::from(2)
         }
     }
+}
+
+/// The environment that `--env` names.
+fn known_environment<'k>(keys: &'k Keyspace, name: &str) -> Result<&'k Environment, CliError> {
+    keys.environment(name).ok_or_else(|| {
+        let known = keys.environments().iter().map(Environment::as_str);
+        let known = known.collect::<Vec<_>>().join(", ");
+        CliError::Input(format!("--env {name:?} isn't one of {known}"))
+    })
 }
 
 fn runtime(on_all_cores: bool) -> Result<tokio::runtime::Runtime, CliError> {

@@ -1,10 +1,12 @@
 //! What is printed, and where.
 
-use std::fmt::Display;
+use std::fmt::{self, Display, Write as _};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use serde_json::Value;
+use serde::Serialize;
+
+use super::CliError;
 
 /// Prints answers to standard output, for people or for programs.
 #[derive(Debug, Clone, Copy)]
@@ -21,12 +23,21 @@ impl Output {
         self.json
     }
 
+    /// Why there is no answer: for programs as one line whatever it is, for people as a line for each
+    /// fault of a configuration.
+    pub(super) fn refuse(self, error: &CliError) {
+        match error {
+            CliError::Config(faults) if !self.json => faults.each().for_each(complain),
+            error => complain(error),
+        }
+    }
+
     /// Prints the object, or what says the same to people; that may be nothing.
-    pub(super) fn answer(self, object: &Value, text: impl Display) -> io::Result<()> {
+    pub(super) fn answer(self, object: &impl Serialize, text: impl Display) -> io::Result<()> {
         let text = if self.json {
-            object.to_string()
+            serde_json::to_string(object)?
         } else {
-            text.to_string()
+            Shown(&text.to_string()).to_string()
         };
         let mut out = io::stdout().lock();
         if !text.is_empty() {
@@ -36,13 +47,20 @@ impl Output {
     }
 }
 
-/// One line on standard error for each line of the reason.
+/// A reason as one line on standard error.
 pub(super) fn complain(reason: &impl Display) {
-    let mut err = io::stderr().lock();
-    for line in reason.to_string().lines() {
-        // Where standard error is gone there is nowhere left to say so.
-        let _ = writeln!(err, "crossway: {line}");
-    }
+    let reason = reason.to_string();
+    let lines: Vec<&str> = reason
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    // Where standard error is gone there is nowhere left to say so.
+    let _ = writeln!(
+        io::stderr().lock(),
+        "crossway: {}",
+        Shown(&lines.join("; "))
+    );
 }
 
 /// Help and version to standard output; a wrong usage as one line on standard error.
@@ -60,4 +78,35 @@ pub(super) fn usage(error: &clap::Error) -> ExitCode {
     let line = paragraphs.collect::<Vec<_>>().join("; ");
     complain(&format!("{line}; see crossway help"));
     ExitCode::from(2)
+}
+
+/// Text from elsewhere, fit for a terminal: what would move the cursor, recolour or reorder what is
+/// shown is written as an escape. Lines and tabs stay.
+struct Shown<'t>(&'t str);
+
+impl Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            let reorders = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            if reorders || (c.is_control() && !matches!(c, '\n' | '\t')) {
+                write!(f, "{}", c.escape_default())?;
+            } else {
+                f.write_char(c)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shown;
+
+    #[test]
+    fn nothing_that_is_shown_can_steer_a_terminal() {
+        assert_eq!(
+            Shown("ok\x1b[2J\r\u{9b}31m\u{202e}\tü\n🦀").to_string(),
+            "ok\\u{1b}[2J\\r\\u{9b}31m\\u{202e}\tü\n🦀"
+        );
+    }
 }

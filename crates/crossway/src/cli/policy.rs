@@ -1,11 +1,14 @@
 //! `crossway policy explain|list|set|remove`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use crossway_core::address::SiteId;
 use crossway_core::policy::{Action, Pair, Policy as Rules, Rule};
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -155,15 +158,45 @@ impl Explain {
 }
 
 fn given(text: &str) -> Result<BTreeMap<String, String>, CliError> {
-    let rules: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text).map_err(|error| {
+    let Given(rules) = serde_json::from_str(text).map_err(|error| {
         CliError::Input(format!(
             "--rules isn't a JSON object of \"source:target\" to rule: {error}"
         ))
     })?;
-    Ok(rules
-        .into_iter()
-        .map(|(name, rule)| (name, rule.get().to_owned()))
-        .collect())
+    Ok(rules)
+}
+
+/// Rules by name, each as its JSON text. A name that stands twice is refused: which of the two was
+/// meant can't be told.
+struct Given(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Given {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Given, D::Error> {
+        struct Rules;
+
+        impl<'de> Visitor<'de> for Rules {
+            type Value = Given;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of rules")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Given, A::Error> {
+                let mut rules = BTreeMap::new();
+                while let Some((name, rule)) = map.next_entry::<String, Box<RawValue>>()? {
+                    if rules.contains_key(&name) {
+                        return Err(A::Error::custom(format!(
+                            "the rule {name:?} is there twice"
+                        )));
+                    }
+                    rules.insert(name, rule.get().to_owned());
+                }
+                Ok(Given(rules))
+            }
+        }
+
+        deserializer.deserialize_map(Rules)
+    }
 }
 
 async fn list(common: &Common, output: Output) -> Result<Answer, CliError> {

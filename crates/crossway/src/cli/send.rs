@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use clap::Args;
 use crossway_client::{CallError, Client, Reply};
-use serde_json::value::RawValue;
+use crossway_core::address::SiteId;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::output::{Output, complain};
-use super::{Answer, CliError, Common, argument};
+use super::{Answer, CliError, Common, argument, known_environment};
 use crate::config::Config;
 
 /// What to send, to whom, as whom.
@@ -43,6 +45,7 @@ impl Send {
         let params = RawValue::from_string(params)
             .map_err(|error| CliError::Input(format!("PARAMS isn't JSON: {error}")))?;
         let config = common.configuration()?;
+        self.possible(&config)?;
         let client = self.connect(common, &config).await?;
         let ended = client
             .call(&self.target, &self.command, &params, self.timeout)
@@ -50,16 +53,34 @@ impl Send {
         client.close().await;
         match ended {
             Ok(reply) => {
-                output.answer(&answered(&reply), reply.text())?;
+                output.answer(&answered(&reply)?, reply.text())?;
                 Ok(Answer::Yes)
             }
-            Err(CallError::Store(error)) => Err(CliError::Input(error.to_string())),
+            Err(error @ (CallError::Store(_) | CallError::Input { .. })) => {
+                Err(CliError::Input(error.to_string()))
+            }
             Err(error) => {
                 output.answer(&unanswered(&error), "")?;
                 complain(&error);
                 Ok(Answer::No)
             }
         }
+    }
+
+    /// Whether the daemon of this configuration could carry anything from there.
+    fn possible(&self, config: &Config) -> Result<(), CliError> {
+        let keys = config
+            .relay
+            .keyspace()
+            .map_err(|error| CliError::Input(error.to_string()))?;
+        let from = SiteId::parse_spelled(&self.from)
+            .map_err(|error| CliError::Input(format!("--from {:?}: {error}", self.from)))?;
+        if from == *keys.namespace() {
+            return Err(CliError::Input(format!(
+                "--from {from} is the daemon itself; name a service"
+            )));
+        }
+        known_environment(&keys, &self.env).map(drop)
     }
 
     async fn connect(&self, common: &Common, config: &Config) -> Result<Client, CliError> {
@@ -75,11 +96,42 @@ impl Send {
     }
 }
 
-fn answered(reply: &Reply) -> Value {
-    let result = reply
-        .json::<Value>()
-        .unwrap_or_else(|_| Value::String(reply.text().to_owned()));
-    json!({"ok": true, "result": result, "site": reply.site(), "node": reply.node()})
+/// A reply as it is printed for programs.
+#[derive(Serialize)]
+struct Answered<'r> {
+    ok: bool,
+    result: Box<RawValue>,
+    site: &'r str,
+    node: &'r str,
+}
+
+fn answered(reply: &Reply) -> Result<Answered<'_>, CliError> {
+    let result = as_it_came(reply.text())
+        .map_err(|error| CliError::Input(format!("the reply can't be shown: {error}")))?;
+    Ok(Answered {
+        ok: true,
+        result,
+        site: reply.site(),
+        node: reply.node(),
+    })
+}
+
+/// JSON text with its digits, its order and its repetitions, on one line; other text as a string.
+fn as_it_came(text: &str) -> Result<Box<RawValue>, serde_json::Error> {
+    if serde_json::from_str::<&RawValue>(text).is_err() {
+        return to_raw_value(text);
+    }
+    let (mut quoted, mut escaped) = (false, false);
+    let line = text.chars().filter(|&c| {
+        match (quoted, escaped, c) {
+            (true, true, _) => escaped = false,
+            (true, false, '\\') => escaped = true,
+            (_, _, '"') => quoted = !quoted,
+            _ => {}
+        }
+        quoted || !c.is_ascii_whitespace()
+    });
+    RawValue::from_string(line.collect())
 }
 
 fn unanswered(error: &CallError) -> Value {
@@ -128,6 +180,24 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reply_keeps_its_digits_order_and_repetitions() {
+        let shown = |text| as_it_came(text).unwrap().get().to_owned();
+        for exact in [
+            r#"{"z":12345678901234567890123,"a":1.10,"z":1e999}"#,
+            r#"" \" \\ ""#,
+            "null",
+        ] {
+            assert_eq!(shown(exact), exact);
+        }
+        assert_eq!(
+            shown("{ \"b\" :\n\t[1, \"x \\\" y\"] }\n"),
+            r#"{"b":[1,"x \" y"]}"#
+        );
+        assert_eq!(shown("not\nJSON"), r#""not\nJSON""#);
+        assert_eq!(shown(""), r#""""#);
+    }
 
     #[test]
     fn durations_have_a_unit() {

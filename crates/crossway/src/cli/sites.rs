@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::output::Output;
 use super::store::Store;
-use super::{Answer, CliError, Common, argument};
+use super::{Answer, CliError, Common, argument, known_environment};
 
 /// What to do with the sites.
 #[derive(Debug, Args)]
@@ -89,18 +89,7 @@ impl Add {
             return Err(CliError::Input(format!("{site} is the daemon itself")));
         }
         for name in &self.env {
-            if store.keys.environment(name).is_none() {
-                let known: Vec<&str> = store
-                    .keys
-                    .environments()
-                    .iter()
-                    .map(|known| known.as_str())
-                    .collect();
-                return Err(CliError::Input(format!(
-                    "--env {name:?} isn't one of {}",
-                    known.join(", ")
-                )));
-            }
+            known_environment(&store.keys, name)?;
         }
         let key = store.keys.sites().clone();
         let added = !store.hash_has(&key, site.as_str()).await?;

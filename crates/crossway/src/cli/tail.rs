@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 
 use super::output::Output;
 use super::store::{Store, StoreError};
-use super::{Answer, CliError, Common};
+use super::{Answer, CliError, Common, known_environment};
 
 /// How long one read waits.
 const BLOCK: Duration = Duration::from_millis(500);
@@ -53,19 +53,7 @@ impl Tail {
             named.push(site.map_err(|error| CliError::Input(format!("site {name:?}: {error}")))?);
         }
         let mut store = Store::open(common, BLOCK).await?;
-        let Some(environment) = store.keys.environment(&self.env).cloned() else {
-            let known: Vec<&str> = store
-                .keys
-                .environments()
-                .iter()
-                .map(|known| known.as_str())
-                .collect();
-            return Err(CliError::Input(format!(
-                "--env {:?} isn't one of {}",
-                self.env,
-                known.join(", ")
-            )));
-        };
+        let environment = known_environment(&store.keys, &self.env)?.clone();
         // Where to read on, for each stream.
         let mut places: BTreeMap<String, String> = BTreeMap::new();
         let mut looked: Option<Instant> = None;

@@ -3,7 +3,7 @@
 
 use super::{Config, Store};
 
-/// Two values that can't both be meant.
+/// A value that can't be meant, or can't beside another.
 pub(super) struct Contradiction {
     /// The key to be shown.
     pub(super) key: &'static [&'static str],
@@ -13,6 +13,14 @@ pub(super) struct Contradiction {
 
 pub(super) fn contradictions(config: &Config) -> Vec<Contradiction> {
     let mut found = Vec::new();
+    let folder = config.data_dir.as_os_str().as_encoded_bytes();
+    if folder.is_empty() || folder.contains(&0) {
+        found.push(Contradiction {
+            key: &["data_dir"],
+            what: "no folder can have this name".to_owned(),
+            hint: "name a folder, or leave it out",
+        });
+    }
     let embedded = &config.embedded;
     if !embedded.listen.ip().is_loopback() && embedded.password.is_none() {
         found.push(Contradiction {

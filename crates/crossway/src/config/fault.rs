@@ -49,6 +49,13 @@ impl fmt::Display for Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Faults(pub(super) Vec<Fault>);
 
+impl Faults {
+    /// Each of them, in that order.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Fault> {
+        self.0.iter()
+    }
+}
+
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, fault) in self.0.iter().enumerate() {

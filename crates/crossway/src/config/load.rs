@@ -1,5 +1,6 @@
 //! From a file and the environment to a configuration, or to everything that is wrong with them.
 
+use std::ffi::OsString;
 use std::ops::Range;
 use std::path::Path;
 
@@ -12,8 +13,9 @@ use super::Config;
 use super::checks;
 use super::fault::{Fault, Faults, Place, reword};
 use super::manifest;
-use super::overrides::Overrides;
+use super::overrides::{self, Overrides};
 use super::place::{line_and_column, span_of, take_out, value_at};
+use crate::regular;
 
 /// No configuration is longer; what is was meant to be another file.
 const MAX_BYTES: u64 = 1 << 20;
@@ -35,39 +37,30 @@ pub(crate) struct Loaded {
 /// [`Faults`]: all that can be found at once.
 pub(crate) fn load(
     file: Option<&Path>,
-    environment: impl IntoIterator<Item = (String, String)>,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Loaded, Faults> {
     let (name, text) = match file {
         Some(file) => (file.display().to_string(), read(file)?),
         None => ("the built-in defaults".to_owned(), String::new()),
     };
-    let environment: Vec<(String, String)> = environment.into_iter().collect();
-    parse(&name, &text, &environment)
+    let (environment, unreadable) = overrides::readable(environment);
+    let parsed = parse(&name, &text, &environment);
+    if unreadable.is_empty() {
+        return parsed;
+    }
+    let others = parsed.err().map(|faults| faults.0).unwrap_or_default();
+    Err(collected(others.into_iter().chain(unreadable).collect()))
 }
 
 fn read(file: &Path) -> Result<String, Faults> {
     let name = file.display().to_string();
-    let whole = |what: String, hint: &str| {
+    let bytes = regular::read(file, MAX_BYTES).map_err(|error| {
         Faults::from(Fault {
             place: Place::File(name.clone()),
-            what,
-            hint: Some(hint.to_owned()),
+            what: format!("can't be read: {error}"),
+            hint: Some("check the path and its permissions".to_owned()),
         })
-    };
-    let unreadable = |error: std::io::Error| {
-        whole(
-            format!("can't be read: {error}"),
-            "check the path and its permissions",
-        )
-    };
-    let size = std::fs::metadata(file).map_err(unreadable)?.len();
-    if size > MAX_BYTES {
-        return Err(whole(
-            format!("has {size} bytes, more than {MAX_BYTES}"),
-            "is this the right file?",
-        ));
-    }
-    let bytes = std::fs::read(file).map_err(unreadable)?;
+    })?;
     String::from_utf8(bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
         let text =

@@ -5,6 +5,7 @@ use crossway_relay::Manifest;
 
 use super::Config;
 use super::checks::Contradiction;
+use crate::regular;
 
 /// No manifest is longer: it is a hundred bytes a site, for all sites that may be registered.
 const MAX_BYTES: u64 = 64 << 20;
@@ -23,14 +24,9 @@ pub(super) fn read(config: &Config) -> Result<Manifest, Contradiction> {
         hint,
     };
     let unreadable = |error: std::io::Error| wrong(&error, "check the path and its permissions");
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
-    if size > MAX_BYTES {
-        return Err(wrong(
-            &format!("{size} bytes, more than {MAX_BYTES}"),
-            "is this the right file?",
-        ));
-    }
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    let bytes = regular::read(path, MAX_BYTES).map_err(unreadable)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|error| wrong(&error.utf8_error(), "save the file as UTF-8"))?;
     let keys = config
         .relay
         .keyspace()

@@ -4,6 +4,7 @@
 //! own beyond the end of the file, by which a fault in it is told from one in the file.
 
 use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 
 use toml::Spanned;
@@ -15,6 +16,37 @@ use super::place::value_at;
 const PREFIX: &str = "CROSSWAY_";
 /// What orchestrators set for a service that happens to be called `crossway`.
 const NOT_OURS: [&str; 2] = ["CROSSWAY_SERVICE_", "CROSSWAY_PORT"];
+
+/// The variables that are ours, and a fault for each of them that isn't UTF-8: left out, it would
+/// look as if it had been heeded.
+pub(super) fn readable(
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> (Vec<(String, String)>, Vec<Fault>) {
+    let mut variables = Vec::new();
+    let mut faults = Vec::new();
+    for (name, text) in environment.into_iter().filter(|(name, _)| ours(name)) {
+        let fault = |what: &str| Fault {
+            // Without its value, which may be a password.
+            place: Place::Variable(name.to_string_lossy().into_owned()),
+            what: what.to_owned(),
+            hint: Some("set it as UTF-8, or unset it".to_owned()),
+        };
+        match (name.to_str(), text.to_str()) {
+            (Some(name), Some(text)) => variables.push((name.to_owned(), text.to_owned())),
+            (None, _) => faults.push(fault("its name isn't UTF-8")),
+            (_, None) => faults.push(fault("its value isn't UTF-8")),
+        }
+    }
+    (variables, faults)
+}
+
+fn ours(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(PREFIX.as_bytes())
+        && !NOT_OURS
+            .iter()
+            .any(|other| name.starts_with(other.as_bytes()))
+}
 
 /// The variables that were laid over a file.
 pub(super) struct Overrides<'e> {
@@ -30,13 +62,10 @@ struct Variable<'e> {
 }
 
 impl<'e> Overrides<'e> {
-    /// Keeps the variables that are ours, sorted by name. `base` is where their spans may begin.
+    /// Sorts the variables by name. `base` is where their spans may begin.
     pub(super) fn new(environment: &'e [(String, String)], base: usize) -> Overrides<'e> {
         let mut variables: Vec<Variable<'e>> = environment
             .iter()
-            .filter(|(name, _)| {
-                name.starts_with(PREFIX) && !NOT_OURS.iter().any(|other| name.starts_with(other))
-            })
             .map(|(name, text)| Variable {
                 name,
                 text,

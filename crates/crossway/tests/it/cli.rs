@@ -23,6 +23,7 @@ fn a_wrong_usage_is_one_line_on_standard_error() {
             "1h",
         ],
         &["tail", "--count", "x"],
+        &["fly\nhigh\x1b[2J"],
     ] {
         run(arguments).refused();
         let mut with_json = arguments.to_vec();
@@ -111,6 +112,11 @@ fn rules_that_can_not_be_read_are_refused_and_named() {
         ("{", "--rules"),
         (r#"{"a":{"action":"deny"}}"#, "\"a\""),
         (r#"{"a:b":{"action":"maybe"}}"#, "maybe"),
+        (
+            r#"{"a:b":{"action":"deny"},"c:d":{"action":"deny"},"a:b":{"action":"allow"}}"#,
+            "\"a:b\" is there twice",
+        ),
+        (r#"{"a:b":{"action":"deny","action":"allow"}}"#, "action"),
         (r#"{"a:b":{"action":"deny","commands":["x*y"]}}"#, "x*y"),
     ] {
         let ran = run(&explain(rules, "x"));

@@ -1,6 +1,8 @@
 //! `crossway check`: what is wrong, where, and what would be right.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use tempfile::NamedTempFile;
 
@@ -22,14 +24,18 @@ fn check_with(text: &str, environment: &[(&str, &str)]) -> (Ran, String) {
 
 /// The faults without what stands before each of them.
 fn faults(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
-    let (ran, name) = check_with(text, environment);
+    let file = file(text);
+    let name = file.path().to_str().unwrap();
+    let mut command = program(&["check", name]);
+    command.envs(environment.iter().copied());
+    let ran = finish(command, "");
     assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{ran:?}");
     ran.err
         .lines()
         .map(|line| {
             line.strip_prefix("crossway: ")
                 .unwrap()
-                .replace(&name, "FILE")
+                .replace(name, "FILE")
         })
         .collect()
 }
@@ -237,4 +243,72 @@ fn a_faulty_manifest_is_a_fault_of_the_configuration() {
     assert!(found[0].contains("a:b"), "{found:#?}");
     let found = faults("[relay]\nmanifest = \"/nonexistent.yaml\"\n", &[]);
     assert!(found[0].contains("/nonexistent.yaml"), "{found:#?}");
+}
+
+#[test]
+fn what_is_not_a_regular_file_is_refused_without_reading_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    // Nobody writes into the pipe: whoever waits for it waits for ever.
+    for other in [
+        pipe.to_str().unwrap(),
+        folder.path().to_str().unwrap(),
+        "/dev/zero",
+    ] {
+        let says = |ran: Ran| ran.refused().contains("isn't a regular file");
+        assert!(says(run(&["check", other])), "{other}");
+        let found = faults(&format!("[relay]\nmanifest = \"{other}\"\n"), &[]);
+        assert!(found[0].contains("isn't a regular file"), "{found:#?}");
+        assert!(says(run(&["inspect", "manifest", other])), "{other}");
+    }
+}
+
+#[test]
+fn a_file_beyond_the_limit_is_refused() {
+    let long = file(&"#".repeat((1 << 20) + 1));
+    let ran = run(&["check", long.path().to_str().unwrap()]);
+    assert!(ran.refused().contains("more than 1048576 bytes"), "{ran:?}");
+    let (just_right, _) = check_with(&"#".repeat(1 << 20), &[]);
+    assert_eq!(just_right.status, 0, "{just_right:?}");
+}
+
+#[test]
+fn a_variable_of_ours_that_is_not_utf_8_is_a_fault() {
+    let sound = file("");
+    for (name, value) in [
+        (&b"CROSSWAY_RELAY__STORE"[..], &b"redis://\xff"[..]),
+        (b"CROSSWAY_NODE\xff", b"n1"),
+    ] {
+        let mut command = program(&["check", sound.path().to_str().unwrap()]);
+        command.env(OsStr::from_bytes(name), OsStr::from_bytes(value));
+        let ran = finish(command, "");
+        let named = String::from_utf8_lossy(name);
+        assert!(
+            ran.refused().starts_with(&format!("crossway: {named}: ")),
+            "{ran:?}"
+        );
+    }
+    let mut command = program(&["check", sound.path().to_str().unwrap()]);
+    command.env("ELSEWHERE", OsStr::from_bytes(b"\xff"));
+    assert_eq!(finish(command, "").status, 0);
+}
+
+#[test]
+fn programs_are_told_all_faults_in_one_line() {
+    let (ran, _) = check_with("colour = 1\nshape = 2\n", &[("CROSSWAY_TASTE", "sour")]);
+    let said = ran.refused();
+    for key in ["colour", "shape", "taste"] {
+        assert!(said.contains(&format!("unknown key {key}")), "{said}");
+    }
+    assert!(said.contains("; "), "{said}");
+}
+
+#[test]
+fn a_data_dir_that_no_folder_can_have_is_refused() {
+    for name in ["", "a\\u0000b"] {
+        let found = faults(&format!("data_dir = \"{name}\"\n"), &[]);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!(found[0].starts_with("FILE:1:12: data_dir: "), "{found:#?}");
+    }
 }

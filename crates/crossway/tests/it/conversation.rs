@@ -4,11 +4,14 @@ use std::process::Command;
 
 use crossway_client::{Client, Failure};
 use crossway_harness::{Daemon, RedisServer};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::program::{Ran, finish};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_crossway");
+/// Digits that no number of a machine has, in an order that no sorted map has.
+const EXACT: &str = r#"{"z":12345678901234567890123,"a":1.10}"#;
 
 fn ran(mut command: Command, arguments: &[&str]) -> impl Future<Output = Ran> + use<> {
     command.args(arguments).arg("--json");
@@ -26,8 +29,10 @@ async fn converse(daemon: &Daemon, url: &str) {
         .serve(|command: crossway_client::Command| async move {
             match command.name() {
                 "double" => {
-                    Ok(json!({"is": command.params::<i64>()? * 2, "for": command.source_site()}))
+                    let is = command.params::<i64>()? * 2;
+                    Ok(to_raw_value(&json!({"is": is, "for": command.source_site()})).unwrap())
                 }
+                "exact" => Ok(RawValue::from_string(EXACT.to_owned()).unwrap()),
                 _ => Err(Failure::new("UNKNOWN_COMMAND", "only double")),
             }
         })
@@ -54,6 +59,12 @@ async fn converse(daemon: &Daemon, url: &str) {
     assert_eq!(
         answered.object()["result"],
         json!({"is": 42, "for": "shop"})
+    );
+
+    let exact = send("exact", "0").await;
+    assert!(
+        exact.out.contains(&format!(r#""result":{EXACT}"#)),
+        "{exact:?}"
     );
 
     let failed = send("halve", "21").await;

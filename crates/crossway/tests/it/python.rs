@@ -8,6 +8,7 @@ use std::time::Duration;
 use crossway_client::{CallError, Client};
 use crossway_harness::{Daemon, eventually};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_crossway");
@@ -74,6 +75,22 @@ async fn a_service_in_python_answers_fails_and_ends_when_asked() {
     let faulty = shop.call("echo", "sum", &"x", PATIENCE).await.unwrap_err();
     assert!(matches!(faulty, CallError::Failed { .. }), "{faulty}");
     assert_eq!(faulty.code(), Some("INVALID_PARAMS"), "{faulty}");
+
+    // Nested beyond what Python follows: not an error that the service expects.
+    let deep = RawValue::from_string("[".repeat(200_000) + &"]".repeat(200_000)).unwrap();
+    let failed = shop.call("echo", "echo", &deep, PATIENCE).await;
+    assert!(
+        matches!(failed, Err(CallError::Failed { .. })),
+        "{failed:?}"
+    );
+    let infinite = RawValue::from_string("1e999".to_owned()).unwrap();
+    let failed = shop.call("echo", "echo", &infinite, PATIENCE).await;
+    assert!(
+        matches!(failed, Err(CallError::Failed { .. })),
+        "{failed:?}"
+    );
+    let still = shop.call("echo", "sum", &[1], PATIENCE).await.unwrap();
+    assert_eq!(still.json::<Value>().unwrap(), json!({"sum": 1}));
 
     kill_process(Pid::from_child(&service.0), Signal::TERM).unwrap();
     let status = eventually(PATIENCE, "the service ends", || {

@@ -242,6 +242,13 @@ async fn a_send_that_can_not_be_is_refused() {
         ),
         (&["send", "billing", "charge", "--from", "a:b"], "a:b"),
         (&["send", "", "charge", "--from", "shop"], "target"),
+        (&["send", "billing", "charge", "--from", "gnode"], "gnode"),
+        (
+            &[
+                "send", "billing", "charge", "--from", "shop", "--env", "moon",
+            ],
+            "moon",
+        ),
         (&["send", "billing", "charge"], "--from"),
     ] {
         let ran = on(&server, arguments);

@@ -131,9 +131,22 @@ async fn connections_that_say_nothing_do_not_lock_the_pages_for_others() {
     let (server, folder) = (RedisServer::start().await, tempfile::tempdir().unwrap());
     let daemon = Daemon::start(&config(folder.path(), &server.url(), ""));
     let at = daemon.says["admin"].as_str().unwrap();
-    let silent: Vec<TcpStream> = (0..32).map(|_| TcpStream::connect(at).unwrap()).collect();
-    assert_eq!(daemon.page("/healthz").0, 200);
-    drop(silent);
+    // As many as there are places: silent, in the middle of a request, or answered and kept open.
+    for said in [
+        "",
+        "GET /healthz HTTP/1.1\r\nHost: x\r\n",
+        "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    ] {
+        let held: Vec<TcpStream> = (0..64)
+            .map(|_| {
+                let mut stream = TcpStream::connect(at).unwrap();
+                stream.write_all(said.as_bytes()).unwrap();
+                stream
+            })
+            .collect();
+        assert_eq!(daemon.page("/healthz").0, 200, "{said:?}");
+        drop(held);
+    }
 }
 
 #[test]
