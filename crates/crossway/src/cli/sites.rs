@@ -97,7 +97,8 @@ impl Add {
             let record = json!(StoredSite {
                 environments: self.env.clone(),
                 metadata,
-                registered_at: now_ms()
+                registered_at: now_ms(),
+                registered_by: None,
             });
             store
                 .hash_set(&key, site.as_str(), &record.to_string())
