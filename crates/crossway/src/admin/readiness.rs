@@ -58,7 +58,6 @@ impl Readiness {
 
 impl Ready {
     /// The part can do its work.
-    #[cfg_attr(not(test), allow(dead_code))] // For the relay, once it is joined here.
     pub(crate) fn up(&self) {
         self.set(Ok(()));
     }

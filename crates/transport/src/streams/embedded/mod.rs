@@ -32,10 +32,10 @@ const CREATED_BACKLOG: usize = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sync {
     /// When it is on the disk. Survives loss of power.
+    #[default]
     Always,
     /// When the system has it. Survives the end of the process however it comes; loss of power
     /// may cost the last second.
-    #[default]
     EverySecond,
 }
 
