@@ -68,14 +68,16 @@ where
         let mut connection = Some(connection);
         let mut back_off = BackOff::new();
         let mut claim_at = Instant::now();
-        // After a broken connection: what was given to us, but never came.
-        let mut look_back = false;
+        // After a broken connection: the entry after which to look for what was given to us, but
+        // never came. It may be more than can be worked on at once, so it is looked through to its end.
+        let mut look_back: Option<String> = None;
         while !self.stop.is_cancelled() {
             let Some(first) = self.room().await else {
                 break;
             };
-            let step = if look_back {
-                self.read(&mut connection, "0").await
+            let looking_back = look_back.is_some();
+            let step = if let Some(after) = &look_back {
+                self.read(&mut connection, after).await
             } else if Instant::now() >= claim_at {
                 claim_at = Instant::now() + self.serve.claim_after / 2;
                 self.claim(&mut connection).await
@@ -85,13 +87,15 @@ where
             match step {
                 Ok(found) => {
                     back_off = BackOff::new();
-                    look_back = false;
+                    if looking_back {
+                        look_back = found.last().map(|raw| raw.id.clone());
+                    }
                     self.take_up(found, first).await;
                 }
                 Err(error) => {
                     drop(first);
                     tracing::warn!(%error, stream = %self.serve.names.stream, "can't read commands; trying again");
-                    look_back = true;
+                    look_back = Some("0".to_owned());
                     tokio::select! {
                         () = self.stop.cancelled() => {}
                         () = tokio::time::sleep(back_off.next()) => {}
