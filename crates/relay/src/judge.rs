@@ -133,7 +133,7 @@ impl Judge {
         let caller = Caller {
             site: &stream.site,
             environment: &stream.environment,
-            at_ms: entry.id.ms,
+            entry: entry.id,
         };
         let options = self.shared.directory.options();
         let sender = Addressee::of(&message, entry.id, stream);
