@@ -174,6 +174,11 @@ impl Reader {
                 batch.remade.push(Arc::clone(stream));
             }
             place.history = FROM_HISTORY;
+        } else if !place.seen {
+            let plan = state
+                .engine
+                .plan_inherit(&key, &self.group, &self.consumer, now)?;
+            state.carry_out(plan)?;
         }
         place.seen = true;
         let mut left = self.options.count.max(1);

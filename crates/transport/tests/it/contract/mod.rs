@@ -37,6 +37,7 @@ macro_rules! adapters {
             }
             reading {
                 pending_entries_come_first_and_in_order,
+                what_another_consumer_of_the_group_held_is_inherited_in_order,
                 pending_entries_come_again_after_a_rewind,
                 a_read_takes_no_more_than_its_count_from_a_stream,
                 a_read_without_news_is_empty,

@@ -28,6 +28,26 @@ pub(super) async fn pending_entries_come_first_and_in_order(store: Store) {
     );
 }
 
+pub(super) async fn what_another_consumer_of_the_group_held_is_inherited_in_order(store: Store) {
+    for value in ["1", "2", "3", "4"] {
+        store.add("a", value).await;
+    }
+    let mut gone = store.reader_with(&["a"], |options| {
+        options.consumer = "gone".into();
+        options.count = 2;
+    });
+    let batch = read(&mut *gone, 2).await;
+    settle(&mut *gone, vec![bare(&batch.entries[0])])
+        .await
+        .expect("an answer");
+    drop(gone);
+    let mut heir = store.reader(&["a"]);
+    let batch = read(&mut *heir, 3).await;
+    assert_eq!(said(&batch.entries), ["a=2", "a=3", "a=4"]);
+    let settled = settle(&mut *heir, batch.entries.iter().map(bare).collect()).await;
+    assert_eq!(settled.expect("an answer"), [const { Settled::Done }; 3]);
+}
+
 pub(super) async fn pending_entries_come_again_after_a_rewind(store: Store) {
     for value in ["1", "2", "3"] {
         store.add("a", value).await;

@@ -100,6 +100,15 @@ impl Engine {
                     group.add_consumer(consumer);
                 }
             }
+            Effect::ConsumerRemove {
+                stream,
+                group,
+                consumer,
+            } => {
+                if let Some(group) = self.group_mut(stream, group) {
+                    group.remove_consumer(consumer);
+                }
+            }
             Effect::Claim {
                 stream,
                 group,

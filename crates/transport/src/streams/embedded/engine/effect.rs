@@ -55,6 +55,12 @@ pub(crate) enum Effect {
         group: Bytes,
         consumer: Bytes,
     },
+    /// A consumer of a group is forgotten, and with it what is still pending for it.
+    ConsumerRemove {
+        stream: Bytes,
+        group: Bytes,
+        consumer: Bytes,
+    },
     /// Entries are pending for a consumer, each delivered so many times, last at `at`.
     Claim {
         stream: Bytes,
@@ -86,6 +92,7 @@ impl Effect {
             | Effect::GroupSet { stream, .. }
             | Effect::GroupDestroy { stream, .. }
             | Effect::ConsumerCreate { stream, .. }
+            | Effect::ConsumerRemove { stream, .. }
             | Effect::Claim { stream, .. }
             | Effect::Ack { stream, .. } => stream,
         }

@@ -64,6 +64,12 @@ impl Group {
         }
     }
 
+    pub(crate) fn remove_consumer(&mut self, consumer: &[u8]) {
+        for id in self.consumers.remove(consumer).unwrap_or_default() {
+            self.pending.remove(&id);
+        }
+    }
+
     pub(crate) fn claim(&mut self, consumer: &Bytes, at: u64, entries: &[(EntryId, u64)]) {
         self.add_consumer(consumer);
         let Some(name) = self

@@ -161,4 +161,43 @@ impl Engine {
         }
         Ok(Plan { effects, answer })
     }
+    /// Gives a consumer all that is pending for others of its group, who are forgotten; tells how
+    /// much that was.
+    pub(crate) fn plan_inherit(
+        &self,
+        key: &Bytes,
+        group: &Bytes,
+        heir: &Bytes,
+        now: u64,
+    ) -> Result<Plan<usize>, Refusal> {
+        let (_, known) = self.group(key, group, "", now)?;
+        let mut effects = Vec::new();
+        let mut inherited = 0;
+        for (consumer, ids) in known.consumers().iter().filter(|(name, _)| *name != heir) {
+            let held = ids.iter().filter_map(|id| {
+                let pending = known.pending().get(id)?;
+                Some((*id, pending.count))
+            });
+            let entries: Vec<(EntryId, u64)> = held.collect();
+            inherited += entries.len();
+            if !entries.is_empty() {
+                effects.push(Effect::Claim {
+                    stream: key.clone(),
+                    group: group.clone(),
+                    consumer: heir.clone(),
+                    at: now,
+                    entries,
+                });
+            }
+            effects.push(Effect::ConsumerRemove {
+                stream: key.clone(),
+                group: group.clone(),
+                consumer: consumer.clone(),
+            });
+        }
+        Ok(Plan {
+            effects,
+            answer: inherited,
+        })
+    }
 }

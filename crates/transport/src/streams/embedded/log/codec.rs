@@ -88,6 +88,16 @@ pub(crate) fn encode(effect: &Effect, out: &mut Vec<u8>) {
             bytes(out, group);
             bytes(out, consumer);
         }
+        Effect::ConsumerRemove {
+            stream,
+            group,
+            consumer,
+        } => {
+            out.push(14);
+            bytes(out, stream);
+            bytes(out, group);
+            bytes(out, consumer);
+        }
         Effect::Claim {
             stream,
             group,
@@ -214,6 +224,11 @@ fn take_effect(from: &mut Bytes) -> Option<Effect> {
             group: take_bytes(from)?,
             consumer: take_bytes(from)?,
         },
+        14 => Effect::ConsumerRemove {
+            stream: take_bytes(from)?,
+            group: take_bytes(from)?,
+            consumer: take_bytes(from)?,
+        },
         12 => Effect::Claim {
             stream: take_bytes(from)?,
             group: take_bytes(from)?,
@@ -332,6 +347,11 @@ mod tests {
             ),
             (word(), word()).prop_map(|(stream, group)| Effect::GroupDestroy { stream, group }),
             (word(), word(), word()).prop_map(|(stream, group, consumer)| Effect::ConsumerCreate {
+                stream,
+                group,
+                consumer
+            }),
+            (word(), word(), word()).prop_map(|(stream, group, consumer)| Effect::ConsumerRemove {
                 stream,
                 group,
                 consumer

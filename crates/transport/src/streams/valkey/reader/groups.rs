@@ -10,6 +10,17 @@ use crate::streams::valkey::frame::Frame;
 /// Commands sent before their answers are read.
 const AT_ONCE: usize = 1000;
 
+/// Gives one consumer of a group what is pending for the others, and removes them.
+const INHERIT: &str = include_str!("inherit.lua");
+
+/// The name in what `XINFO CONSUMERS` says of a consumer.
+fn name_of(consumer: &Frame) -> Option<&[u8]> {
+    let fields = consumer.elements().chunks_exact(2);
+    fields
+        .filter_map(|pair| pair.first()?.text().zip(pair.get(1)?.text()))
+        .find_map(|(field, value)| (field == b"name").then_some(value))
+}
+
 impl ValkeyReader {
     /// Makes the groups that aren't known to exist.
     pub(super) async fn make_groups(&mut self, at: usize) -> Result<(), StoreError> {
@@ -27,10 +38,12 @@ impl ValkeyReader {
                 ]);
             })
             .await?;
+        let mut found = Vec::new();
         for (key, answer) in missing.into_iter().zip(made) {
             match answer {
                 Frame::Error(text) if text.starts_with(b"BUSYGROUP") => {
                     self.cursors(at)?.has_group(&key, false);
+                    found.push(key);
                 }
                 Frame::Error(text) if text.starts_with(b"WRONGTYPE") => {
                     self.not_a_stream(at, key)?
@@ -56,8 +69,65 @@ impl ValkeyReader {
                 }
             }
         }
+        self.inherit(&found).await?;
         // Streams that have been left out meanwhile aren't asked about again.
         self.cursors(at)?.without_group(Instant::now());
+        Ok(())
+    }
+
+    /// Takes over what other consumers of groups that existed before hold, and removes those: a
+    /// group has one reader at a time, so whoever they belonged to is gone.
+    async fn inherit(&mut self, streams: &[Key]) -> Result<(), StoreError> {
+        let (group, heir) = (self.options.group.clone(), self.options.consumer.clone());
+        let known = self
+            .each(streams, |out, key| {
+                out.line(&[b"XINFO", b"CONSUMERS", key.as_bytes(), group.as_bytes()]);
+            })
+            .await?;
+        let others: Vec<Key> = streams
+            .iter()
+            .zip(known)
+            .filter(|(_, answer)| {
+                let mut consumers = answer.elements().iter();
+                consumers.any(|consumer| name_of(consumer) != Some(heir.as_bytes()))
+            })
+            .map(|(key, _)| Key::clone(key))
+            .collect();
+        let inherited = self
+            .each(&others, |out, key| {
+                out.line(&[
+                    b"EVAL",
+                    INHERIT.as_bytes(),
+                    b"1",
+                    key.as_bytes(),
+                    group.as_bytes(),
+                    heir.as_bytes(),
+                ]);
+            })
+            .await?;
+        for (key, answer) in others.iter().zip(inherited) {
+            match answer {
+                Frame::Integer(entries) => {
+                    tracing::info!(
+                        stream = &**key,
+                        entries,
+                        "took over what others had in hand"
+                    );
+                }
+                // Its own entries can be read all the same; the next start tries again.
+                other => {
+                    let reason = match &other {
+                        Frame::Error(text) => String::from_utf8_lossy(text).into_owned(),
+                        _ => "an answer that can't be read".to_owned(),
+                    };
+                    tracing::warn!(
+                        stream = &**key,
+                        reason,
+                        "what other consumers of the group hold can't be taken over"
+                    );
+                }
+            }
+        }
         Ok(())
     }
 
