@@ -13,5 +13,8 @@ mod promises;
 mod attacks;
 mod bad_input;
 mod crossing;
+mod own_commands;
+mod policy;
 mod several;
+mod sites;
 mod world;
