@@ -13,6 +13,7 @@ mod contract;
 mod cut;
 mod durability;
 mod faults;
+mod libraries;
 mod parity;
 mod store;
 mod wire;
