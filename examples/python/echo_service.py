@@ -8,10 +8,13 @@
 A service has one stream. Commands for it arrive there, and it writes its answers there; the
 daemon carries them to whoever asked. Nothing else of the store is needed.
 """
-import argparse, json, os, signal, time
+import argparse, collections, itertools, json, signal, socket, time
 import redis
 
 GROUP = "service"  # all processes of a site share the work
+REMEMBERED = 10_000  # answers that are given again instead of doing the work again
+
+tickets = itertools.count(1)
 
 
 def run(command, params):
@@ -19,21 +22,89 @@ def run(command, params):
         return params
     if command == "sum":
         return {"sum": sum(params)}
-    raise LookupError(f"{command} isn't one of echo, sum")
+    if command == "ticket":  # doing this twice would be a mistake
+        return {"ticket": next(tickets)}
+    raise LookupError(f"{command} isn't one of echo, sum, ticket")
+
+
+def outcome(command, params):
+    """The fields that say how one command ended; `params` gives its parameters."""
+    try:
+        result = run(command, params())
+        return {"st": "ok", "r": json.dumps(result, allow_nan=False)}
+    except LookupError as error:
+        return {"st": "error", "_ec": "UNKNOWN_COMMAND", "e": str(error)}
+    except (TypeError, ValueError) as error:
+        return {"st": "error", "_ec": "INVALID_PARAMS", "e": str(error)}
+    except Exception as error:  # whatever else a command does wrong is an answer too
+        return {"st": "error", "_ec": "FAILED", "e": f"{type(error).__name__}: {error}"}
+
+
+def batch(commands):
+    """One result for each command of a batch, in its order."""
+    for each in commands:
+        ended = outcome(each["c"], lambda: each.get("p"))
+        yield {"ri": each.get("i"), **ended, **({"r": json.loads(ended["r"])} if "r" in ended else {})}
 
 
 def answer(fields):
-    """The fields of the response to one command."""
-    try:
-        result = run(fields["c"], json.loads(fields.get("p") or "null"))
-        outcome = {"st": "ok", "r": json.dumps(result, allow_nan=False)}
-    except LookupError as error:
-        outcome = {"st": "error", "_ec": "UNKNOWN_COMMAND", "e": str(error)}
-    except (TypeError, ValueError) as error:
-        outcome = {"st": "error", "_ec": "INVALID_PARAMS", "e": str(error)}
-    except Exception as error:  # whatever else a command does wrong is an answer too
-        outcome = {"st": "error", "_ec": "FAILED", "e": f"{type(error).__name__}: {error}"}
-    return {"t": "r", "ri": fields.get("i", ""), "ts": str(int(time.time() * 1000)), **outcome}
+    """The fields of the response to one command, or to one batch of them."""
+    if fields["t"] == "bc":
+        ended = outcome("echo", lambda: list(batch(json.loads(fields["p"]))))
+        kind = "br"
+    else:
+        ended = outcome(fields.get("c"), lambda: json.loads(fields.get("p") or "null"))
+        kind = "r"
+    return {"t": kind, "ri": fields.get("i", ""), "ts": str(int(time.time() * 1000)), **ended}
+
+
+class Service:
+    def __init__(self, store, site, env, node):
+        self.store, self.site, self.env, self.node = store, site, env, node
+        self.stream = f"{site}:gnode:unified:{env}"
+        self.answers = collections.OrderedDict()  # by delivery id
+
+    def join(self):
+        known = self.store.exists(self.stream)
+        try:
+            self.store.xgroup_create(self.stream, GROUP, id="0", mkstream=True)
+        except redis.ResponseError as error:
+            if "BUSYGROUP" not in str(error):  # it is there already: as it should be
+                raise
+        if not known:
+            me = json.dumps({"id": self.site, "environments": [self.env], "metadata": {}})
+            self.store.xadd("gnode:gnode:register", {"t": "c", "c": "register_service", "p": me, "ss": self.site})
+
+    def serve(self):
+        # What this node had read and not answered comes first: "0" gives what is pending.
+        while self.work(self.read("0")):
+            pass
+        while True:
+            # Then what a node that died had read, and what is new.
+            left = self.store.xautoclaim(self.stream, GROUP, self.node, min_idle_time=60_000, count=16)[1]
+            self.work(left or self.read(">"))
+
+    def read(self, after):
+        read = self.store.xreadgroup(GROUP, self.node, {self.stream: after}, count=16, block=2_000)
+        return [entry for _, entries in read or [] for entry in entries]
+
+    def work(self, entries):
+        for entry, fields in entries:
+            # Ours are commands that aren't on their way to somebody else (`_rt`). One that was
+            # deleted meanwhile has no fields.
+            if fields and fields.get("t") in ("c", "bc") and "_rt" not in fields:
+                self.store.xadd(self.stream, {**self.once(fields), "ss": self.site, "sn": self.node})
+            self.store.xack(self.stream, GROUP, entry)
+        return entries
+
+    def once(self, fields):
+        """The answer, which is remembered: a delivery id that comes again isn't worked on again."""
+        delivery = fields.get("i")
+        if delivery not in self.answers:
+            self.answers[delivery] = answer(fields)
+            if len(self.answers) > REMEMBERED:
+                self.answers.popitem(last=False)
+        return self.answers[delivery]
 
 
 def main():
@@ -41,36 +112,27 @@ def main():
     ask.add_argument("--url", default="redis://127.0.0.1:6390", help="the store")
     ask.add_argument("--site", default="echo", help="the name of this service")
     ask.add_argument("--env", default="production", help="its environment")
+    ask.add_argument("--node", default=socket.gethostname(), help="which of its processes, the same after a restart")
     opts = ask.parse_args()
 
-    store = redis.Redis.from_url(opts.url, decode_responses=True, encoding_errors="replace")
-    stream, node = f"{opts.site}:gnode:unified:{opts.env}", f"python-{os.getpid()}"
-    known = store.exists(stream)
-    try:
-        store.xgroup_create(stream, GROUP, id="0", mkstream=True)
-    except redis.ResponseError as error:
-        if "BUSYGROUP" not in str(error):  # it is there already: as it should be
-            raise
-    if not known:
-        me = {"id": opts.site, "environments": [opts.env], "metadata": {}}
-        store.xadd("gnode:gnode:register", {"t": "c", "c": "register_service", "p": json.dumps(me), "ss": opts.site})
-
+    store = redis.Redis.from_url(opts.url, decode_responses=True, encoding_errors="replace", socket_timeout=10)
+    service = Service(store, opts.site, opts.env, opts.node)
+    service.join()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    print(f"{opts.site} answers on {stream}; Ctrl-C ends it", flush=True)
-    try:
-        while True:
-            # What a process that died had read and not answered comes first.
-            found = store.xautoclaim(stream, GROUP, node, min_idle_time=60_000, count=16)[1]
-            if not found:
-                read = store.xreadgroup(GROUP, node, {stream: ">"}, count=16, block=2_000)
-                found = [entry for _, entries in read or [] for entry in entries]
-            for entry, fields in found:
-                # Ours are commands and events that aren't on their way to somebody else (`_rt`).
-                if fields.get("t") == "c" and "_rt" not in fields:
-                    store.xadd(stream, {**answer(fields), "ss": opts.site, "sn": node})
-                store.xack(stream, GROUP, entry)
-    except KeyboardInterrupt:
-        pass
+    print(f"{opts.site} answers on {service.stream}; Ctrl-C ends it", flush=True)
+    while True:
+        try:
+            service.serve()
+        except KeyboardInterrupt:
+            return
+        except (redis.ConnectionError, redis.TimeoutError, redis.ResponseError) as error:
+            # The store is away, still loading, or was emptied (NOGROUP): try again, from the start.
+            print(f"the store: {error}", flush=True)
+            time.sleep(1)
+        try:
+            service.join()
+        except redis.RedisError:
+            pass
 
 
 if __name__ == "__main__":
