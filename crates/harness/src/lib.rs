@@ -26,6 +26,7 @@ mod daemon;
 mod eventually;
 mod port;
 mod redis_server;
+pub mod store;
 
 pub use daemon::Daemon;
 pub use eventually::eventually;

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::certificates::Certificates;
-use crate::port;
+use crate::{port, store};
 
 /// How long a server may take until it answers; generous, for a machine that is busy.
 const START_DEADLINE: Duration = Duration::from_secs(20);
@@ -210,15 +210,7 @@ impl RedisServer {
 
     /// A connection for the test's own commands, as the default user.
     pub async fn client(&self) -> redis::aio::MultiplexedConnection {
-        let patience = Some(Duration::from_secs(20));
-        let config = redis::AsyncConnectionConfig::new()
-            .set_connection_timeout(patience)
-            .set_response_timeout(patience);
-        redis::Client::open(self.url())
-            .expect("the URL is well-formed")
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .expect("the server accepts a connection")
+        store::connect(&self.url()).await
     }
 
     fn signal(&self, signal: Signal) {

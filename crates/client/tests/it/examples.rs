@@ -37,19 +37,26 @@ async fn ask_is_answered_by_answer_which_ends_with_ctrl_c() {
         let child = example("ask", &[&url, "shop", "billing", command, params])
             .spawn()
             .unwrap();
-        async move { String::from_utf8(ended(child).await.stdout).unwrap() }
+        async move {
+            let ended = ended(child).await;
+            let said = [ended.stdout, ended.stderr].concat();
+            (ended.status.success(), String::from_utf8(said).unwrap())
+        }
     };
     assert_eq!(
         ask("echo", r#"{"a":[1]}"#).await,
-        "billing answered: {\"a\":[1]}\n"
+        (true, "billing answered: {\"a\":[1]}\n".to_owned())
     );
     assert_eq!(
         ask("sum", "[1, 2.5]").await,
-        "billing answered: {\"sum\":3.5}\n"
+        (true, "billing answered: {\"sum\":3.5}\n".to_owned())
     );
     assert_eq!(
         ask("nope", "{}").await,
-        "billing couldn't: nope isn't one of echo, sum\n"
+        (
+            false,
+            "billing couldn't: nope isn't one of echo, sum\n".to_owned()
+        )
     );
 
     kill_process(Pid::from_child(&answer), Signal::INT).unwrap();

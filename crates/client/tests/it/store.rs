@@ -1,46 +1,10 @@
 //! What stands on the store, read without the client.
 
-use std::collections::HashMap;
-use std::time::Duration;
-
 use crossway_harness::RedisServer;
+pub(crate) use crossway_harness::store::{
+    Fields, PATIENCE as SOON, add, entries, unified_stream as stream,
+};
 use redis::aio::MultiplexedConnection;
-
-pub(crate) type Fields = HashMap<String, String>;
-
-/// Long enough that only a fault reaches it.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
-
-pub(crate) fn stream(site: &str) -> String {
-    format!("{site}:gnode:unified:production")
-}
-
-pub(crate) async fn entries(
-    connection: &mut MultiplexedConnection,
-    stream: &str,
-) -> Vec<(String, Fields)> {
-    redis::cmd("XRANGE")
-        .arg(stream)
-        .arg("-")
-        .arg("+")
-        .query_async(connection)
-        .await
-        .unwrap()
-}
-
-pub(crate) async fn add(
-    connection: &mut MultiplexedConnection,
-    stream: &str,
-    fields: &[(&str, &str)],
-) -> String {
-    redis::cmd("XADD")
-        .arg(stream)
-        .arg("*")
-        .arg(fields)
-        .query_async(connection)
-        .await
-        .unwrap()
-}
 
 /// Entries of a site's stream of this type.
 pub(crate) async fn of_type(server: &RedisServer, site: &str, kind: &str) -> Vec<Fields> {

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crossway_client::Client;
+use crossway_harness::store::connect;
 use crossway_harness::{Daemon, RedisServer};
 use redis::RedisResult;
 
 use crate::program::run;
-use crate::traffic::connect;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_crossway");
 
@@ -151,7 +151,7 @@ async fn the_documented_rights_are_enough_and_keep_services_apart() {
         .unwrap();
     assert!(denied.is_empty(), "{denied:?}");
 
-    let mut billing = connect(&url("billing")).await.unwrap();
+    let mut billing = connect(&url("billing")).await;
     for words in [
         &["XADD", "shop:gnode:unified:production", "*", "t", "c"][..],
         &["XRANGE", "shop:gnode:unified:production", "-", "+"],

@@ -3,15 +3,12 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
-use std::time::Duration;
 
+use crossway_harness::store::{PATIENCE as SOON, add};
 use crossway_harness::{RedisServer, eventually};
 use serde_json::{Value, json};
 
 use crate::program::{Ran, program, run};
-
-/// Long enough that only a fault reaches it.
-const SOON: Duration = Duration::from_secs(20);
 
 fn on(server: &RedisServer, arguments: &[&str]) -> Ran {
     let url = server.url();
@@ -289,27 +286,17 @@ fn a_store_that_is_not_there_is_named_without_its_password() {
     );
 }
 
-async fn add(server: &RedisServer, stream: &str, fields: &[(&str, &str)]) {
-    let _: String = redis::cmd("XADD")
-        .arg(stream)
-        .arg("*")
-        .arg(fields)
-        .query_async(&mut server.client().await)
-        .await
-        .unwrap();
-}
-
 #[tokio::test]
 async fn tail_shows_both_spellings_in_the_order_they_were_written() {
     let server = RedisServer::start().await;
     add(
-        &server,
+        &mut server.client().await,
         "shop:gnode:unified:production",
         &[("t", "c"), ("p", &"x".repeat(500))],
     )
     .await;
     add(
-        &server,
+        &mut server.client().await,
         "{shop}:gnode:unified:production",
         &[("t", "r"), ("e", "a\u{1b}[31mb")],
     )
@@ -380,7 +367,7 @@ async fn tail_follows_sites_that_register_later() {
     .await;
 
     add(
-        &server,
+        &mut server.client().await,
         "late:gnode:unified:production",
         &[("t", "c"), ("c", "hello")],
     )

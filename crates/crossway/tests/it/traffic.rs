@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crossway_harness::store::unified_stream as stream;
 use redis::aio::MultiplexedConnection;
 use redis::streams::{StreamId, StreamRangeReply, StreamReadReply};
 use redis::{AsyncConnectionConfig, RedisResult};
@@ -27,11 +28,7 @@ pub(crate) struct Traffic {
     tasks: Vec<JoinHandle<()>>,
 }
 
-pub(crate) fn stream(site: &str) -> String {
-    format!("{site}:gnode:unified:production")
-}
-
-pub(crate) async fn connect(url: &str) -> RedisResult<MultiplexedConnection> {
+async fn connect(url: &str) -> RedisResult<MultiplexedConnection> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(Duration::from_secs(2)))
         .set_response_timeout(Some(Duration::from_secs(10)));
