@@ -166,3 +166,45 @@ async fn the_documented_rights_are_enough_and_keep_services_apart() {
         assert_eq!(ended.unwrap_err().code(), Some("NOPERM"), "{words:?}");
     }
 }
+
+/// The lines of a text without their indentation.
+fn bare(text: &str) -> String {
+    text.lines()
+        .map(|line| line.trim().to_owned() + "\n")
+        .collect()
+}
+
+#[test]
+fn the_code_on_the_page_for_services_stands_in_the_tested_examples() {
+    let page = document("docs/services.md");
+    let linked: Vec<&str> = page
+        .split("](../")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .collect();
+    let examples: Vec<(&str, String)> = linked
+        .iter()
+        .filter(|path| path.contains("examples/"))
+        .map(|path| (*path, bare(&document(path))))
+        .collect();
+    let mut shown = Vec::new();
+    for block in page.split("\n```").skip(1).step_by(2) {
+        let (language, code) = block.split_once('\n').unwrap();
+        let ending = match language {
+            "python" => ".py",
+            "js" => ".mjs",
+            "rust" => ".rs",
+            "bash" => ".sh",
+            other => panic!("an unknown kind of code: {other}"),
+        };
+        assert!(
+            examples
+                .iter()
+                .any(|(path, text)| path.ends_with(ending) && text.contains(&bare(code))),
+            "no example has this:\n{code}"
+        );
+        shown.push(language);
+    }
+    assert_eq!(shown, ["python", "js", "python", "rust"]);
+    assert_eq!(examples.len(), 9, "{linked:?}");
+}
