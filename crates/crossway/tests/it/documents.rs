@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossway_client::Client;
 use crossway_harness::store::connect;
-use crossway_harness::{Daemon, RedisServer};
+use crossway_harness::{Daemon, RedisServer, eventually};
 use redis::RedisResult;
 
 use crate::program::run;
@@ -207,4 +207,74 @@ fn the_code_on_the_page_for_services_stands_in_the_tested_examples() {
     }
     assert_eq!(shown, ["python", "js", "python", "rust"]);
     assert_eq!(examples.len(), 9, "{linked:?}");
+}
+
+/// All of the source, tests aside.
+fn source() -> String {
+    let mut folders = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")];
+    let mut text = String::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap();
+            if path.is_dir()
+                && !["tests", "target", "benches"]
+                    .iter()
+                    .any(|not| name == *not)
+            {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                text += &std::fs::read_to_string(path).unwrap();
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn what_an_operator_is_told_to_look_for_is_what_the_program_says() {
+    let page = document("docs/failure-modes.md");
+    let (_, seen) = page.split_once("## What you see").unwrap();
+    let source = source();
+    let rows = rows(seen);
+    assert!(rows.len() > 15, "{rows:?}");
+    for (words, _) in rows {
+        // The metrics' names are checked below, against the page that a daemon gives.
+        let said = words.starts_with("crossway_") || source.contains(words);
+        assert!(said, "the program never says {words}");
+    }
+    let states = seen.rsplit("for each part what it waits for: ").next();
+    for state in states.unwrap().split('`').skip(1).step_by(2) {
+        assert!(source.contains(&format!("\"{state}\"")), "{state}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_metric_that_the_documents_name_is_on_the_page() {
+    let mut daemon = Daemon::new(PROGRAM, "embedded");
+    daemon.start_ready().await;
+    let url = daemon.embedded_url();
+    let shop = Client::connect(&url, "shop", "production").await.unwrap();
+    // What has a label is on the page once it has happened.
+    let refused = shop.call("nobody", "x", &(), Duration::from_secs(20)).await;
+    assert!(refused.is_err());
+    let pages = [
+        "docs/failure-modes.md",
+        "docs/stores.md",
+        "docs/configuration.md",
+    ];
+    let text = pages.map(document).concat();
+    let mut named: Vec<&str> = text
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| word.starts_with("crossway_"))
+        .collect();
+    named.sort_unstable();
+    named.dedup();
+    assert!(named.len() > 10, "{named:?}");
+    eventually(Duration::from_secs(20), "every metric", async || {
+        let page = daemon.page("/metrics").await?;
+        let missing: Vec<&&str> = named.iter().filter(|name| !page.contains(**name)).collect();
+        missing.is_empty().then_some(())
+    })
+    .await;
 }
