@@ -121,6 +121,7 @@ async fn groups_answer_as_a_real_server() {
         XAUTOCLAIM q g e 0 0
         XINFO GROUPS q
         XINFO STREAM q
+        XINFO STREAM q FULL
         XGROUP DESTROY q g
         XGROUP DESTROY q g
         XGROUP DESTROY none g
@@ -135,6 +136,40 @@ async fn groups_answer_as_a_real_server() {
         XPENDING str g
         XPENDING str g - + 1
         XAUTOCLAIM str g e 0 0
+        ",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_stream_is_told_in_full_as_by_a_real_server() {
+    same_answers(
+        "
+        XINFO STREAM none FULL
+        XADD s 1-1 f v
+        XADD s 2-1 f v
+        XADD s 3-1 f v
+        XINFO STREAM s FULL
+        XGROUP CREATE s g 0
+        XGROUP CREATE s h 2-1
+        XINFO STREAM s FULL
+        XREADGROUP GROUP g c COUNT 2 STREAMS s >
+        XREADGROUP GROUP g d STREAMS s >
+        XREADGROUP GROUP h c NOACK STREAMS s >
+        XINFO STREAM s FULL
+        XINFO STREAM s full count 1
+        XINFO STREAM s FULL COUNT 0
+        XINFO STREAM s FULL COUNT -1
+        XINFO STREAM s FULL COUNT x
+        XINFO STREAM s FULL COUNT
+        XINFO STREAM s FULL LIMIT 1
+        XINFO STREAM s FULL COUNT 1 1
+        XINFO STREAM s SOME
+        XACK s g 1-1
+        XTRIM s MAXLEN 0
+        XINFO STREAM s FULL
+        SET str 1
+        XINFO STREAM str FULL
         ",
     )
     .await;

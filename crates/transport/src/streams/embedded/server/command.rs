@@ -131,6 +131,10 @@ pub(super) enum Command {
         count: usize,
         ids_only: bool,
     },
-    StreamInfo(Bytes),
+    StreamInfo {
+        key: Bytes,
+        /// With at most so many entries of each list.
+        full: Option<usize>,
+    },
     GroupsInfo(Bytes),
 }

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use super::arguments::entry_id;
 use super::command::{Command, From as Begin, Reading, Ttl};
 use super::reply::{Protocol, Reply};
-use super::show;
+use super::{show, stream_info};
 use crate::streams::embedded::State;
 use crate::streams::embedded::blocked::{Fault, Served, Streamed, Wanted};
 use crate::streams::embedded::engine::{Refusal, SetOptions, SetTtl, Value};
@@ -50,7 +50,7 @@ fn answer(state: &mut State, command: Command, now: u64) -> Result<Reply, Fault>
         | Command::PendingSummary { .. }
         | Command::Pending { .. }
         | Command::AutoClaim { .. }
-        | Command::StreamInfo(_)
+        | Command::StreamInfo { .. }
         | Command::GroupsInfo(_) => on_streams(state, command, now),
         other => on_keys(state, other, now),
     }
@@ -234,13 +234,15 @@ fn on_streams(state: &mut State, command: Command, now: u64) -> Result<Reply, Fa
             )?;
             show::claimed(&state.carry_out(plan)?, ids_only)
         }
-        Command::StreamInfo(key) => show::stream_info(
-            state
-                .engine
-                .stream(&key, now)?
-                .ok_or(Refusal::NO_SUCH_KEY)?,
-        ),
-        Command::GroupsInfo(key) => show::groups_info(
+        Command::StreamInfo { key, full } => {
+            let stream = state.engine.stream(&key, now)?;
+            let stream = stream.ok_or(Refusal::NO_SUCH_KEY)?;
+            match full {
+                None => stream_info::short(stream),
+                Some(count) => stream_info::full(stream, count),
+            }
+        }
+        Command::GroupsInfo(key) => stream_info::groups(
             state
                 .engine
                 .stream(&key, now)?

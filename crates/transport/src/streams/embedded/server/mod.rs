@@ -14,6 +14,7 @@ mod parse_groups;
 mod reply;
 mod session;
 mod show;
+mod stream_info;
 mod table;
 
 use std::fmt;

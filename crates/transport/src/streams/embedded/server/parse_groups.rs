@@ -203,8 +203,27 @@ pub(super) fn auto_claim(mut arguments: Arguments) -> Parsed {
 
 pub(super) fn stream_info(mut arguments: Arguments) -> Parsed {
     let key = arguments.need()?;
-    arguments.end()?;
-    Ok(Command::StreamInfo(key))
+    if arguments.left() == 0 {
+        return Ok(Command::StreamInfo { key, full: None });
+    }
+    const WRONG: Refusal = Refusal::of(
+        "ERR unknown subcommand or wrong number of arguments for 'STREAM'. Try XINFO HELP.",
+    );
+    let options = arguments.left();
+    if !arguments.take("FULL") {
+        return Err(WRONG);
+    }
+    // 0 asks for all; below it stands for what isn't given.
+    let mut count = 10;
+    if options == 3 && arguments.take("COUNT") {
+        let most = arguments.integer()?;
+        count = usize::try_from(most).unwrap_or(count);
+    }
+    if arguments.left() > 0 {
+        return Err(WRONG);
+    }
+    let full = Some(if count == 0 { usize::MAX } else { count });
+    Ok(Command::StreamInfo { key, full })
 }
 
 pub(super) fn groups_info(mut arguments: Arguments) -> Parsed {

@@ -6,10 +6,7 @@ use crossway_core::entry::{Entry, EntryId, Fields};
 use super::reply::Reply;
 use super::table::{COMMANDS, Meaning, Session, Spec};
 use crate::streams::embedded::blocked::Streamed;
-use crate::streams::embedded::engine::{Claimed, PendingSummary, ReadOne, Stream};
-
-/// Entries in one node of the tree that other servers keep a stream in; clients show such figures.
-const NODE: usize = 100;
+use crate::streams::embedded::engine::{Claimed, PendingSummary, ReadOne};
 
 pub(super) fn id(id: EntryId) -> Reply {
     Reply::bulk(id.to_string())
@@ -97,59 +94,13 @@ pub(super) fn claimed(claimed: &Claimed, ids_only: bool) -> Reply {
     ])
 }
 
-fn map(items: Vec<(&'static str, Reply)>) -> Reply {
+pub(super) fn map(items: Vec<(&'static str, Reply)>) -> Reply {
     Reply::Map(
         items
             .into_iter()
             .map(|(name, value)| (Reply::word(name), value))
             .collect(),
     )
-}
-
-pub(super) fn stream_info(stream: &Stream) -> Reply {
-    let nodes = stream.len().div_ceil(NODE);
-    map(vec![
-        ("length", Reply::count(stream.len())),
-        ("radix-tree-keys", Reply::count(nodes)),
-        ("radix-tree-nodes", Reply::count(nodes.saturating_add(1))),
-        ("last-generated-id", id(stream.last_id)),
-        ("max-deleted-entry-id", id(EntryId::ZERO)),
-        ("entries-added", Reply::number(stream.added)),
-        (
-            "recorded-first-entry-id",
-            id(stream.first().map_or(EntryId::ZERO, |entry| entry.id)),
-        ),
-        ("groups", Reply::count(stream.groups.len())),
-        ("first-entry", stream.first().map_or(Reply::Null, entry)),
-        ("last-entry", stream.last().map_or(Reply::Null, entry)),
-    ])
-}
-
-pub(super) fn groups_info(stream: &Stream) -> Reply {
-    let group = |(name, group): (&Bytes, &crate::streams::embedded::engine::Group)| {
-        let read = group
-            .entries_read
-            .or_else(|| stream.read_up_to(group.last_delivered));
-        let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-        // Below zero where a client gave a group more entries read than were ever added.
-        let lag = if stream.added == 0 {
-            Some(0)
-        } else {
-            read.map(|read| signed(stream.added).saturating_sub(signed(read)))
-        };
-        map(vec![
-            ("name", Reply::Bulk(name.clone())),
-            ("consumers", Reply::count(group.consumers().len())),
-            ("pending", Reply::count(group.pending().len())),
-            ("last-delivered-id", id(group.last_delivered)),
-            (
-                "entries-read",
-                group.entries_read.map_or(Reply::Null, Reply::number),
-            ),
-            ("lag", lag.map_or(Reply::Null, Reply::Int)),
-        ])
-    };
-    Reply::Array(stream.groups.iter().map(group).collect())
 }
 
 /// A command as clients look it up: name, arity, flags, keys, and five lists that stay empty.
