@@ -1,4 +1,4 @@
-//! Client libraries work with the embedded store unchanged.
+//! The library `redis` for Rust.
 
 use crate::wire::Served;
 

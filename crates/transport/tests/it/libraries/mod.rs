@@ -1,0 +1,4 @@
+//! Client libraries work with the embedded store unchanged.
+
+mod redis_py;
+mod redis_rs;
