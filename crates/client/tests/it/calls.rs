@@ -299,7 +299,7 @@ async fn calls_beyond_the_bound_wait_for_their_turn_within_their_time() {
     // A call that is given up makes room.
     waiting.abort();
     let third = shop
-        .call("billing", "third", &1, Duration::from_secs(3))
+        .call("billing", "third", &1, Duration::from_secs(1))
         .await
         .unwrap_err();
     assert!(

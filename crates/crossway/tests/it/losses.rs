@@ -6,8 +6,8 @@ use crate::traffic::Traffic;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_crossway");
 
-/// Commands in each test.
-const TOTAL: usize = 20_000;
+/// Commands in each test: some hundreds from one kill to the next, with a thousand under way.
+const TOTAL: usize = 10_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daemon_killed_twenty_times_loses_and_doubles_nothing() {

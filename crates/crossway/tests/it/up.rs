@@ -128,24 +128,31 @@ async fn a_changed_configuration_is_taken_and_a_faulty_one_refused() {
 
 #[tokio::test]
 async fn connections_that_say_nothing_do_not_lock_the_pages_for_others() {
-    let (server, folder) = (RedisServer::start().await, tempfile::tempdir().unwrap());
-    let daemon = Daemon::start(&config(folder.path(), &server.url(), ""));
-    let at = daemon.says["admin"].as_str().unwrap();
-    // As many as there are places: silent, in the middle of a request, or answered and kept open.
-    for said in [
+    let server = RedisServer::start().await;
+    let (silent, begun, answered) = (
         "",
         "GET /healthz HTTP/1.1\r\nHost: x\r\n",
         "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
-    ] {
-        let held: Vec<TcpStream> = (0..64)
-            .map(|_| {
+    );
+    // Each waits for some seconds, so they wait together.
+    let crowds = [silent, begun, answered].map(|said| {
+        let store = server.url();
+        tokio::task::spawn_blocking(move || {
+            let folder = tempfile::tempdir().unwrap();
+            let daemon = Daemon::start(&config(folder.path(), &store, ""));
+            let at = daemon.says["admin"].as_str().unwrap();
+            // As many as there are places.
+            let held = [(); 64].map(|()| {
                 let mut stream = TcpStream::connect(at).unwrap();
                 stream.write_all(said.as_bytes()).unwrap();
                 stream
-            })
-            .collect();
-        assert_eq!(daemon.page("/healthz").0, 200, "{said:?}");
-        drop(held);
+            });
+            assert_eq!(daemon.page("/healthz").0, 200, "{said:?}");
+            drop(held);
+        })
+    });
+    for crowd in crowds {
+        crowd.await.unwrap();
     }
 }
 

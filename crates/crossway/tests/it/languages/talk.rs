@@ -24,9 +24,12 @@ async fn all_pairs(url: &str) {
         let caller = *caller;
         tokio::spawn(async move {
             asks_nobody(caller, &url).await;
-            for service in services {
-                asks_all(caller, service, &url).await;
+            for service in &services {
+                asks_for_an_echo(caller, *service, &url).await;
             }
+            // Each caller with another service, so that each of them fails once.
+            let mut other = services.iter().cycle().skip_while(|each| **each != caller);
+            asks_for_more(caller, *other.nth(1).unwrap(), &url).await;
         })
     });
     for pair in pairs.collect::<Vec<_>>() {
@@ -44,13 +47,10 @@ async fn asks_nobody(caller: Language, url: &str) {
     assert_eq!((refused.status, &*refused.out), (1, ""), "{refused:?}");
 }
 
-async fn asks_all(caller: Language, service: Language, url: &str) {
+async fn asks_for_an_echo(caller: Language, service: Language, url: &str) {
     let (from, to) = (format!("asks-in-{}", caller.site()), service.site());
-    let ask = async |words: &[&str]| caller.asks(url, &from, words).await;
-    let (yes, no) = (format!("{to} answered: "), format!("{to} couldn't: "));
-
-    let answered = ask(&[&to, "echo", TEXT]).await;
-    let result = answered.out.strip_prefix(&yes);
+    let answered = caller.asks(url, &from, &[&to, "echo", TEXT]).await;
+    let result = answered.out.strip_prefix(&format!("{to} answered: "));
     let result = result.unwrap_or_else(|| panic!("{caller:?} of {service:?}: {answered:?}"));
     let (result, text): (Value, Value) = (
         serde_json::from_str(result).unwrap(),
@@ -58,6 +58,12 @@ async fn asks_all(caller: Language, service: Language, url: &str) {
     );
     assert_eq!(result, text, "{caller:?} of {service:?}");
     assert_eq!(answered.status, 0, "{answered:?}");
+}
+
+async fn asks_for_more(caller: Language, service: Language, url: &str) {
+    let (from, to) = (format!("asks-in-{}", caller.site()), service.site());
+    let ask = async |words: &[&str]| caller.asks(url, &from, words).await;
+    let (yes, no) = (format!("{to} answered: "), format!("{to} couldn't: "));
 
     let sum = ask(&[&to, "sum", "[1, -2, 43]"]).await;
     let result: Value = serde_json::from_str(sum.out.strip_prefix(&yes).unwrap()).unwrap();
