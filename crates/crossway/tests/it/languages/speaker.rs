@@ -115,6 +115,21 @@ fn built(name: &str, arguments: &[&str]) -> Command {
             .args(["--examples", "--target-dir"])
             .arg(folder.parent().unwrap())
             .current_dir(env!("CARGO_MANIFEST_DIR"));
+        // What cargo says of this package would have it build the dependencies again.
+        for (name, _) in std::env::vars_os() {
+            let told = [
+                "CARGO_PKG_",
+                "CARGO_MANIFEST_",
+                "CARGO_BIN_",
+                "CARGO_CRATE_",
+            ];
+            if told
+                .iter()
+                .any(|prefix| name.to_string_lossy().starts_with(prefix))
+            {
+                build.env_remove(name);
+            }
+        }
         if folder.ends_with("release") {
             build.arg("--release");
         }
