@@ -21,11 +21,7 @@ on_both_stores!(
 async fn a_forged_source_is_overwritten_and_counted(world: World) {
     let world = world.start().await;
     let deny = r#"{"action":"deny","reason":"","commands":["*"]}"#;
-    world
-        .store
-        .hash_set(&keyspace().policy(), "a:c", deny)
-        .await
-        .unwrap();
+    world.rule("a:c", deny).await;
     world
         .write(
             "a",
@@ -105,9 +101,7 @@ async fn a_replayed_reply_is_dropped(world: World) {
     let id = world.send("a", "b", "go").await;
     let delivery = field(&world.arrival("b", &id).await, "i");
     for answer in ["1", "2", "3"] {
-        world
-            .write("b", &[("t", "r"), ("ri", &delivery), ("r", answer)])
-            .await;
+        world.reply("b", &delivery, answer).await;
     }
     world.settled("b").await;
     world.settled("a").await;
@@ -147,9 +141,7 @@ async fn a_reply_after_its_lifetime_is_dropped(mut world: World) {
             .then_some(())
     })
     .await;
-    world
-        .write("b", &[("t", "r"), ("ri", &delivery), ("r", "\"late\"")])
-        .await;
+    world.reply("b", &delivery, "\"late\"").await;
     world.settled("b").await;
     world.settled("a").await;
     assert!(
@@ -165,9 +157,7 @@ async fn a_reply_from_a_third_site_is_dropped_and_the_true_one_still_counts(worl
     let world = world.start().await;
     let id = world.send("a", "b", "go").await;
     let delivery = field(&world.arrival("b", &id).await, "i");
-    world
-        .write("c", &[("t", "r"), ("ri", &delivery), ("r", "\"false\"")])
-        .await;
+    world.reply("c", &delivery, "\"false\"").await;
     world.settled("c").await;
     // Nor may it come from another environment of the right site.
     world
@@ -185,9 +175,7 @@ async fn a_reply_from_a_third_site_is_dropped_and_the_true_one_still_counts(worl
     world
         .wait_for("b:gnode:unified:staging", &[("ri", "p")])
         .await;
-    world
-        .write("b", &[("t", "r"), ("ri", &delivery), ("r", "\"true\"")])
-        .await;
+    world.reply("b", &delivery, "\"true\"").await;
     world
         .wait_for(&stream("a"), &[("ri", &id), ("r", "\"true\"")])
         .await;
@@ -214,14 +202,7 @@ async fn two_senders_with_one_request_id_get_their_own_answers(world: World) {
             .wait_for(&stream("b"), &[("_oi", "same"), ("ss", sender)])
             .await;
         world
-            .write(
-                "b",
-                &[
-                    ("t", "r"),
-                    ("ri", &field(&arrived, "i")),
-                    ("r", &format!("\"for {sender}\"")),
-                ],
-            )
+            .reply("b", &field(&arrived, "i"), &format!("\"for {sender}\""))
             .await;
     }
     for sender in ["a", "c"] {
@@ -276,16 +257,12 @@ async fn a_daemon_answer_is_not_taken_for_its_sites_reply(world: World) {
         )
         .await;
     let asked = field(&world.arrival("c", &delivery).await, "i");
-    world
-        .write("c", &[("t", "r"), ("ri", &asked), ("r", "\"inner\"")])
-        .await;
+    world.reply("c", &asked, "\"inner\"").await;
     world
         .wait_for(&stream("b"), &[("ri", &delivery), ("r", "\"inner\"")])
         .await;
     world.settled("b").await;
-    world
-        .write("b", &[("t", "r"), ("ri", &delivery), ("r", "\"outer\"")])
-        .await;
+    world.reply("b", &delivery, "\"outer\"").await;
     world
         .wait_for(&stream("a"), &[("ri", &id), ("r", "\"outer\"")])
         .await;

@@ -244,12 +244,7 @@ async fn parameters_that_are_not_json_pass_as_they_are(world: World) {
         .await;
     let arrived = world.arrival("b", "1").await;
     assert_eq!(field(&arrived, "p"), "{\"broken\": [1,}");
-    world
-        .write(
-            "b",
-            &[("t", "r"), ("ri", &field(&arrived, "i")), ("r", "not json")],
-        )
-        .await;
+    world.reply("b", &field(&arrived, "i"), "not json").await;
     world
         .wait_for(&stream("a"), &[("ri", "1"), ("r", "not json")])
         .await;
@@ -311,12 +306,7 @@ async fn an_entry_without_a_request_id_is_answered_by_its_own(world: World) {
     let arrived = world.wait_for(&stream("b"), &[("c", "go")]).await;
     assert!(arrived.fields.get(b"_oi").is_none());
     world.answer("a", &entry).await;
-    world
-        .write(
-            "b",
-            &[("t", "r"), ("ri", &field(&arrived, "i")), ("r", "5")],
-        )
-        .await;
+    world.reply("b", &field(&arrived, "i"), "5").await;
     world
         .wait_for(&stream("a"), &[("ri", &entry), ("r", "5")])
         .await;

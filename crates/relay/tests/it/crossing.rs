@@ -169,9 +169,7 @@ async fn a_site_may_address_itself(world: World) {
     let world = world.start().await;
     let id = world.send("a", "a", "get").await;
     let delivery = field(&world.arrival("a", &id).await, "i");
-    world
-        .write("a", &[("t", "r"), ("ri", &delivery), ("r", "7")])
-        .await;
+    world.reply("a", &delivery, "7").await;
     world
         .wait_for(&stream("a"), &[("ri", &id), ("r", "7")])
         .await;
@@ -188,12 +186,7 @@ async fn an_event_is_relayed_and_nobody_may_answer_it(world: World) {
     let arrived = world
         .wait_for(&stream("b"), &[("t", "e"), ("_oi", "news")])
         .await;
-    world
-        .write(
-            "b",
-            &[("t", "r"), ("ri", &field(&arrived, "i")), ("r", "1")],
-        )
-        .await;
+    world.reply("b", &field(&arrived, "i"), "1").await;
     world.settled("b").await;
     world.settled("a").await;
     assert!(
@@ -208,14 +201,11 @@ async fn an_event_is_relayed_and_nobody_may_answer_it(world: World) {
 async fn a_batch_is_relayed_whole(world: World) {
     let world = world.start().await;
     world
-        .store
-        .hash_set(
-            &keyspace().policy(),
+        .rule(
             "a:b",
             r#"{"action":"deny","reason":"no","commands":["delete"]}"#,
         )
-        .await
-        .unwrap();
+        .await;
     let p = r#"[{"c":"read","i":"1"},{"command":"list"}]"#;
     world
         .write(
@@ -301,16 +291,7 @@ async fn a_restart_goes_on_where_it_stopped(world: World) {
     let first = world.send("a", "b", "go").await;
     let delivery = field(&world.arrival("b", &first).await, "i");
     world.stop().await;
-    world
-        .write(
-            "b",
-            &[
-                ("t", "r"),
-                ("ri", &delivery),
-                ("r", "\"while it was away\""),
-            ],
-        )
-        .await;
+    world.reply("b", &delivery, "\"while it was away\"").await;
     let second = world.send("a", "b", "go").await;
     world.start_with(options("one")).await;
     world

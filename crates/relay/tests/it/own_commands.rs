@@ -23,15 +23,7 @@ async fn the_daemon_answers_its_own_commands_and_leaves_the_others_alone(world: 
         )
         .await;
     world
-        .write(
-            "a",
-            &[
-                ("t", "c"),
-                ("i", "3"),
-                ("c", "register_service"),
-                ("p", "{not json"),
-            ],
-        )
+        .command("a", "3", "register_service", "{not json")
         .await;
     assert_eq!(world.code("a", "3").await, "RELAY.BAD_PARAMETERS");
     world.settled("a").await;

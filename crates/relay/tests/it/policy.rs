@@ -16,11 +16,7 @@ async fn policy_is_asked_from_narrow_to_wide_and_says_why(world: World) {
     let rule = async |pair: &str, action: &str, commands: &str| {
         let body =
             format!(r#"{{"action":"{action}","reason":"because {pair}","commands":{commands}}}"#);
-        world
-            .store
-            .hash_set(&keyspace().policy(), pair, &body)
-            .await
-            .unwrap();
+        world.rule(pair, &body).await;
     };
     rule("*:*", "deny", r#"["*"]"#).await;
     rule("a:b", "allow", r#"["get*"]"#).await;
@@ -53,19 +49,10 @@ async fn a_rule_holds_for_the_next_message_after_it_was_acknowledged(world: Worl
         if round % 3 == 0 {
             let id = format!("set-{round}");
             let p = format!(r#"{{"source":"a","target":"b","policy":{body}}}"#);
-            world
-                .write(
-                    "admin",
-                    &[("t", "c"), ("i", &id), ("c", "relay_policy_set"), ("p", &p)],
-                )
-                .await;
+            world.command("admin", &id, "relay_policy_set", &p).await;
             assert_eq!(field(&world.answer("admin", &id).await, "st"), "ok");
         } else {
-            world
-                .store
-                .hash_set(&keyspace().policy(), "a:b", &body)
-                .await
-                .unwrap();
+            world.rule("a:b", &body).await;
         }
         let id = world.send("a", "b", "go").await;
         let answer = world.answer("a", &id).await;
@@ -80,11 +67,7 @@ async fn a_rule_holds_for_the_next_message_after_it_was_acknowledged(world: Worl
 async fn an_unreadable_rule_denies(world: World) {
     let world = world.start().await;
     for body in ["", "{", r#"{"action":"maybe"}"#, "\u{fffd}"] {
-        world
-            .store
-            .hash_set(&keyspace().policy(), "a:b", body)
-            .await
-            .unwrap();
+        world.rule("a:b", body).await;
         let id = world.send("a", "b", "go").await;
         assert_eq!(world.code("a", &id).await, "RELAY.DENIED", "{body}");
     }
@@ -95,11 +78,7 @@ async fn an_unreadable_rule_denies(world: World) {
 async fn a_command_cannot_hide_behind_a_second_name(world: World) {
     let world = world.start().await;
     let deny = r#"{"action":"deny","reason":"","commands":["delete"]}"#;
-    world
-        .store
-        .hash_set(&keyspace().policy(), "a:b", deny)
-        .await
-        .unwrap();
+    world.rule("a:b", deny).await;
     let sly = [
         ("t", "c"),
         ("i", "1"),
@@ -128,35 +107,15 @@ async fn only_an_administrator_changes_rules(world: World) {
         "relay_policy_list",
         "relay_policy_remove",
     ] {
-        world
-            .write("a", &[("t", "c"), ("i", command), ("c", command), ("p", p)])
-            .await;
+        world.command("a", command, command, p).await;
         assert_eq!(world.code("a", command).await, "RELAY.FORBIDDEN");
     }
     world
-        .write(
-            "a",
-            &[
-                ("t", "c"),
-                ("i", "other"),
-                ("c", "deregister_service"),
-                ("p", r#"{"id":"b"}"#),
-            ],
-        )
+        .command("a", "other", "deregister_service", r#"{"id":"b"}"#)
         .await;
     assert_eq!(world.code("a", "other").await, "RELAY.FORBIDDEN");
     let theirs = r#"{"id":"b","environments":["testing"]}"#;
-    world
-        .write(
-            "a",
-            &[
-                ("t", "c"),
-                ("i", "over"),
-                ("c", "register_service"),
-                ("p", theirs),
-            ],
-        )
-        .await;
+    world.command("a", "over", "register_service", theirs).await;
     assert_eq!(world.code("a", "over").await, "RELAY.FORBIDDEN");
     assert!(
         world
@@ -166,17 +125,7 @@ async fn only_an_administrator_changes_rules(world: World) {
             .unwrap()
             .is_empty()
     );
-    world
-        .write(
-            "admin",
-            &[
-                ("t", "c"),
-                ("i", "set"),
-                ("c", "relay_policy_set"),
-                ("p", p),
-            ],
-        )
-        .await;
+    world.command("admin", "set", "relay_policy_set", p).await;
     assert_eq!(field(&world.answer("admin", "set").await, "st"), "ok");
     world
         .write(
@@ -186,14 +135,11 @@ async fn only_an_administrator_changes_rules(world: World) {
         .await;
     assert!(field(&world.answer("admin", "list").await, "r").contains("*:*"));
     world
-        .write(
+        .command(
             "admin",
-            &[
-                ("t", "c"),
-                ("i", "remove"),
-                ("c", "relay_policy_remove"),
-                ("p", r#"{"source":"*","target":"*"}"#),
-            ],
+            "remove",
+            "relay_policy_remove",
+            r#"{"source":"*","target":"*"}"#,
         )
         .await;
     assert!(field(&world.answer("admin", "remove").await, "r").contains("\"removed\":true"));

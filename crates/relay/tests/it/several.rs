@@ -111,11 +111,7 @@ async fn a_daemon_that_leaves_is_replaced_and_nothing_is_doubled(world: World) {
 async fn a_flushed_server_gets_its_groups_sites_and_rules_back() {
     let world = World::valkey().await.start().await;
     let deny = r#"{"action":"deny","reason":"","commands":["*"]}"#;
-    world
-        .store
-        .hash_set(&keyspace().policy(), "a:c", deny)
-        .await
-        .unwrap();
+    world.rule("a:c", deny).await;
     world.settled("a").await;
     world.settled("b").await;
     world.server.as_ref().unwrap().flush().await;

@@ -65,12 +65,7 @@ async fn an_explicit_key_makes_its_site_known(world: World) {
         .send("a", "stranger:gnode:unified:testing", "go")
         .await;
     let delivery = field(&world.arrival("stranger", &id).await, "i");
-    world
-        .write(
-            "stranger",
-            &[("t", "r"), ("ri", &delivery), ("r", "\"hi\"")],
-        )
-        .await;
+    world.reply("stranger", &delivery, "\"hi\"").await;
     world
         .wait_for(&stream("a"), &[("ri", &id), ("r", "\"hi\"")])
         .await;
@@ -79,17 +74,7 @@ async fn an_explicit_key_makes_its_site_known(world: World) {
 async fn sites_register_and_leave(world: World) {
     let world = world.start().await;
     let own = r#"{"id":"a","environments":["testing"],"metadata":{"native_format":"resp3"},"entities":[{"id":"desk"}]}"#;
-    world
-        .write(
-            "a",
-            &[
-                ("t", "c"),
-                ("i", "own"),
-                ("c", "register_service"),
-                ("p", own),
-            ],
-        )
-        .await;
+    world.command("a", "own", "register_service", own).await;
     assert_eq!(field(&world.answer("a", "own").await, "st"), "ok");
     world
         .write("b", &[("t", "c"), ("i", "list"), ("c", "list_services")])
@@ -157,26 +142,20 @@ async fn a_site_cannot_register_over_another(world: World) {
     }
     // An entity can't take a site's messages, nor a site an entity's.
     world
-        .write(
+        .command(
             "a",
-            &[
-                ("t", "c"),
-                ("i", "e"),
-                ("c", "register_service"),
-                ("p", r#"{"id":"a","entities":["c"]}"#),
-            ],
+            "e",
+            "register_service",
+            r#"{"id":"a","entities":["c"]}"#,
         )
         .await;
     assert_eq!(world.code("a", "e").await, "RELAY.NAME_TAKEN");
     world
-        .write(
+        .command(
             "a",
-            &[
-                ("t", "c"),
-                ("i", "f"),
-                ("c", "register_service"),
-                ("p", r#"{"id":"a","entities":["desk"]}"#),
-            ],
+            "f",
+            "register_service",
+            r#"{"id":"a","entities":["desk"]}"#,
         )
         .await;
     assert_eq!(field(&world.answer("a", "f").await, "st"), "ok");
@@ -192,16 +171,6 @@ async fn a_site_cannot_take_the_daemons_name(world: World) {
     let id = world.send("a", "gnode:gnode:unified:testing", "go").await;
     assert_eq!(world.code("a", &id).await, "RELAY.TARGET_NOT_FOUND");
     let p = r#"{"id":"gnode","environments":["testing"]}"#;
-    world
-        .write(
-            "admin",
-            &[
-                ("t", "c"),
-                ("i", "own"),
-                ("c", "register_service"),
-                ("p", p),
-            ],
-        )
-        .await;
+    world.command("admin", "own", "register_service", p).await;
     assert_eq!(world.code("admin", "own").await, "RELAY.BAD_PARAMETERS");
 }

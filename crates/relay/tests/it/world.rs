@@ -106,6 +106,24 @@ impl World {
         self.store.append(key, fields).await.unwrap()
     }
 
+    /// Writes a command for the daemon itself into a site's stream in testing.
+    pub(crate) async fn command(&self, site: &str, id: &str, command: &str, params: &str) {
+        let fields = [("t", "c"), ("i", id), ("c", command), ("p", params)];
+        self.write(site, &fields).await;
+    }
+
+    /// Writes an answer to a delivery id into a site's stream in testing.
+    pub(crate) async fn reply(&self, site: &str, delivery: &str, result: &str) {
+        let fields = [("t", "r"), ("ri", delivery), ("r", result)];
+        self.write(site, &fields).await;
+    }
+
+    /// Sets a rule, as an operator does on the store.
+    pub(crate) async fn rule(&self, pair: &str, body: &str) {
+        let policy = keyspace().policy();
+        self.store.hash_set(&policy, pair, body).await.unwrap();
+    }
+
     /// Sends a command from one site to a target, and gives its request id.
     pub(crate) async fn send(&self, from: &str, target: &str, command: &str) -> String {
         let id = format!("req-{}", self.sequence.fetch_add(1, Ordering::Relaxed));
