@@ -46,6 +46,13 @@ impl Daemon {
         daemon
     }
 
+    /// A daemon that is ready; what it takes is said at [`Daemon::new`].
+    pub async fn up(program: &str, store: &str) -> Daemon {
+        let mut daemon = Daemon::new(program, store);
+        daemon.start_ready().await;
+        daemon
+    }
+
     /// Sets an environment variable for the next start.
     pub fn set(&mut self, name: &str, value: &str) {
         self.settings.retain(|(known, _)| known != name);

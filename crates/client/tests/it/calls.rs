@@ -7,7 +7,7 @@ use crossway_harness::{RedisServer, eventually};
 use serde_json::{Value, json};
 
 use crate::relay::Relay;
-use crate::store::{SOON, entries, of_type, stream};
+use crate::store::{SOON, connect, entries, of_type, stream};
 
 async fn double(command: Command) -> Result<Value, Failure> {
     match command.name() {
@@ -29,9 +29,7 @@ async fn a_call_is_answered_by_the_site_it_names() {
         .await
         .unwrap();
     let _serving = billing.serve(double).await.unwrap();
-    let shop = Client::connect(&server.url(), "shop", "production")
-        .await
-        .unwrap();
+    let shop = connect(&server, "shop").await;
 
     let reply = shop.call("billing", "double", &21, SOON).await.unwrap();
 
@@ -49,13 +47,9 @@ async fn a_call_is_answered_by_the_site_it_names() {
 async fn a_refusal_and_a_failure_are_told_apart_and_carry_their_code() {
     let server = RedisServer::start().await;
     let _relay = Relay::start(&server, &["shop", "billing"]).await;
-    let billing = Client::connect(&server.url(), "billing", "production")
-        .await
-        .unwrap();
+    let billing = connect(&server, "billing").await;
     let _serving = billing.serve(double).await.unwrap();
-    let shop = Client::connect(&server.url(), "shop", "production")
-        .await
-        .unwrap();
+    let shop = connect(&server, "shop").await;
 
     let refused = shop.call("nobody", "double", &1, SOON).await.unwrap_err();
     assert!(
@@ -78,9 +72,7 @@ async fn a_refusal_and_a_failure_are_told_apart_and_carry_their_code() {
 #[tokio::test]
 async fn a_timeout_says_whether_the_target_has_the_command() {
     let server = RedisServer::start().await;
-    let shop = Client::connect(&server.url(), "shop", "production")
-        .await
-        .unwrap();
+    let shop = connect(&server, "shop").await;
     let short = Duration::from_millis(300);
 
     let nobody_relays = shop.call("billing", "double", &1, short).await.unwrap_err();
@@ -106,9 +98,7 @@ async fn an_event_waits_for_the_daemon_and_not_for_an_answer() {
     let server = RedisServer::start().await;
     let _relay = Relay::start(&server, &["shop", "billing"]).await;
     let (told, mut hears) = tokio::sync::mpsc::channel(1);
-    let billing = Client::connect(&server.url(), "billing", "production")
-        .await
-        .unwrap();
+    let billing = connect(&server, "billing").await;
     let serving = billing
         .serve(move |command: Command| {
             let told = told.clone();
@@ -121,9 +111,7 @@ async fn an_event_waits_for_the_daemon_and_not_for_an_answer() {
         })
         .await
         .unwrap();
-    let shop = Client::connect(&server.url(), "shop", "production")
-        .await
-        .unwrap();
+    let shop = connect(&server, "shop").await;
 
     shop.notify("billing", "paid", &json!({"order": 7}))
         .await
@@ -143,9 +131,7 @@ async fn an_event_waits_for_the_daemon_and_not_for_an_answer() {
 async fn processes_of_one_site_each_see_their_own_answers() {
     let server = RedisServer::start().await;
     let _relay = Relay::start(&server, &["shop", "billing"]).await;
-    let billing = Client::connect(&server.url(), "billing", "production")
-        .await
-        .unwrap();
+    let billing = connect(&server, "billing").await;
     let _serving = billing.serve(double).await.unwrap();
     let url = server.url();
     let connect = || Client::connect(&url, "shop", "production");
@@ -196,9 +182,7 @@ async fn a_site_registers_only_while_its_stream_does_not_exist() {
     );
 
     crate::store::add(&mut store, &stream("known"), &[("t", "e")]).await;
-    let _known = Client::connect(&server.url(), "known", "production")
-        .await
-        .unwrap();
+    let _known = connect(&server, "known").await;
     assert_eq!(entries(&mut store, "gnode:gnode:register").await.len(), 1);
 }
 
@@ -241,13 +225,9 @@ async fn a_write_without_an_answer_is_told_as_unknown_and_not_repeated() {
 #[tokio::test]
 async fn a_store_that_is_down_is_told_as_such_and_used_again_when_it_is_back() {
     let mut server = RedisServer::builder().append_only(true).start().await;
-    let billing = Client::connect(&server.url(), "billing", "production")
-        .await
-        .unwrap();
+    let billing = connect(&server, "billing").await;
     let _serving = billing.serve(double).await.unwrap();
-    let shop = Client::connect(&server.url(), "shop", "production")
-        .await
-        .unwrap();
+    let shop = connect(&server, "shop").await;
     server.kill();
 
     let down = eventually(
@@ -311,9 +291,7 @@ async fn calls_beyond_the_bound_wait_for_their_turn_within_their_time() {
 #[tokio::test]
 async fn closing_ends_the_calls_that_wait() {
     let server = RedisServer::start().await;
-    let shop = Client::connect(&server.url(), "shop", "production")
-        .await
-        .unwrap();
+    let shop = connect(&server, "shop").await;
     let waiting = tokio::spawn({
         let shop = shop.clone();
         async move { shop.call("billing", "charge", &1, SOON).await }

@@ -9,7 +9,7 @@ use crossway_harness::{RedisServer, eventually};
 use redis::aio::MultiplexedConnection;
 use tokio::sync::Semaphore;
 
-use crate::store::{SOON, add, of_type, pending, stream};
+use crate::store::{SOON, add, connect, of_type, pending, stream};
 
 async fn echo(command: Command) -> Result<String, Failure> {
     Ok(command.params_text().to_owned())
@@ -74,9 +74,7 @@ async fn an_answer_names_the_command_it_answers() {
 async fn what_is_not_for_the_service_is_taken_off_its_list_unanswered() {
     let server = RedisServer::start().await;
     let mut store = server.client().await;
-    let billing = Client::connect(&server.url(), "billing", "production")
-        .await
-        .unwrap();
+    let billing = connect(&server, "billing").await;
     let _serving = billing.serve(echo).await.unwrap();
     add(
         &mut store,
@@ -105,9 +103,7 @@ async fn what_is_not_for_the_service_is_taken_off_its_list_unanswered() {
 async fn a_handler_that_panics_is_an_answer_and_not_the_end() {
     let server = RedisServer::start().await;
     let mut store = server.client().await;
-    let billing = Client::connect(&server.url(), "billing", "production")
-        .await
-        .unwrap();
+    let billing = connect(&server, "billing").await;
     let _serving = billing
         .serve(|command: Command| async move {
             assert_ne!(command.name(), "bad", "as the test wants it");
@@ -138,9 +134,7 @@ async fn no_more_commands_are_worked_on_at_once_than_allowed() {
     let mut store = server.client().await;
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let gate = Arc::new(Semaphore::new(0));
-    let billing = Client::connect(&server.url(), "billing", "production")
-        .await
-        .unwrap();
+    let billing = connect(&server, "billing").await;
     let handler = {
         let (now, most, gate) = (now.clone(), most.clone(), gate.clone());
         move |_: Command| {
@@ -179,9 +173,7 @@ async fn a_stop_answers_what_was_begun_and_leaves_no_trace() {
     let mut store = server.client().await;
     let (begun, mut begins) = tokio::sync::mpsc::channel(1);
     let gate = Arc::new(Semaphore::new(0));
-    let billing = Client::connect(&server.url(), "billing", "production")
-        .await
-        .unwrap();
+    let billing = connect(&server, "billing").await;
     let handler = {
         let gate = gate.clone();
         move |_: Command| {
@@ -222,9 +214,7 @@ async fn a_stop_answers_what_was_begun_and_leaves_no_trace() {
 async fn what_a_process_had_read_when_it_died_is_taken_up() {
     let server = RedisServer::start().await;
     let mut store = server.client().await;
-    let billing = Client::connect(&server.url(), "billing", "production")
-        .await
-        .unwrap();
+    let billing = connect(&server, "billing").await;
     billing.serve(echo).await.unwrap().stop().await;
     command(&mut store, "lost", "echo").await;
     let _: redis::Value = redis::cmd("XREADGROUP")
@@ -260,9 +250,7 @@ async fn what_a_process_had_read_when_it_died_is_taken_up() {
 async fn a_handler_that_takes_too_long_is_stopped_and_the_sender_told() {
     let server = RedisServer::start().await;
     let mut store = server.client().await;
-    let billing = Client::connect(&server.url(), "billing", "production")
-        .await
-        .unwrap();
+    let billing = connect(&server, "billing").await;
     let _serving = billing
         .service()
         .claim_after(Duration::from_millis(400))
@@ -283,9 +271,7 @@ async fn a_handler_that_takes_too_long_is_stopped_and_the_sender_told() {
 async fn a_store_that_was_emptied_is_served_again() {
     let server = RedisServer::start().await;
     let mut store = server.client().await;
-    let billing = Client::connect(&server.url(), "billing", "production")
-        .await
-        .unwrap();
+    let billing = connect(&server, "billing").await;
     let _serving = billing.serve(echo).await.unwrap();
     server.flush().await;
 

@@ -1,10 +1,18 @@
 //! What stands on the store, read without the client.
 
+use crossway_client::Client;
 use crossway_harness::RedisServer;
 pub(crate) use crossway_harness::store::{
     Fields, PATIENCE as SOON, add, entries, unified_stream as stream,
 };
 use redis::aio::MultiplexedConnection;
+
+/// A client that is `site` in production.
+pub(crate) async fn connect(server: &RedisServer, site: &str) -> Client {
+    Client::connect(&server.url(), site, "production")
+        .await
+        .unwrap()
+}
 
 /// Entries of a site's stream of this type.
 pub(crate) async fn of_type(server: &RedisServer, site: &str, kind: &str) -> Vec<Fields> {

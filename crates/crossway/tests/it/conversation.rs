@@ -112,8 +112,7 @@ async fn converse(daemon: &Daemon, url: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_over_the_embedded_store() {
-    let mut daemon = Daemon::new(PROGRAM, "embedded");
-    daemon.start_ready().await;
+    let mut daemon = Daemon::up(PROGRAM, "embedded").await;
     converse(&daemon, &daemon.embedded_url()).await;
     assert!(daemon.terminate().await, "{}", daemon.log());
 }
@@ -133,8 +132,7 @@ async fn a_conversation_over_an_embedded_store_with_a_password() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conversation_over_a_server() {
     let server = RedisServer::start().await;
-    let mut daemon = Daemon::new(PROGRAM, &server.url());
-    daemon.start_ready().await;
+    let mut daemon = Daemon::up(PROGRAM, &server.url()).await;
     converse(&daemon, &server.url()).await;
     assert!(daemon.terminate().await, "{}", daemon.log());
 }

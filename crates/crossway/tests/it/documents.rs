@@ -251,8 +251,7 @@ fn what_an_operator_is_told_to_look_for_is_what_the_program_says() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_metric_that_the_documents_name_is_on_the_page() {
-    let mut daemon = Daemon::new(PROGRAM, "embedded");
-    daemon.start_ready().await;
+    let daemon = Daemon::up(PROGRAM, "embedded").await;
     let url = daemon.embedded_url();
     let shop = Client::connect(&url, "shop", "production").await.unwrap();
     // What has a label is on the page once it has happened.

@@ -25,8 +25,7 @@ async fn a_daemon_killed_twenty_times_loses_and_doubles_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_embedded_store_killed_twenty_times_loses_and_doubles_nothing() {
-    let mut daemon = Daemon::new(PROGRAM, "embedded");
-    daemon.start_ready().await;
+    let mut daemon = Daemon::up(PROGRAM, "embedded").await;
     let traffic = Traffic::start(&daemon.embedded_url(), "asking", "answering", TOTAL).await;
     for kill in 1..=20 {
         traffic.reaches(kill * TOTAL / 21).await;

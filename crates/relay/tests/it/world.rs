@@ -146,6 +146,12 @@ impl World {
         self.store.range(key, EntryId::ZERO, 100_000).await.unwrap()
     }
 
+    /// Whether an entry of a site's stream in testing has this field.
+    pub(crate) async fn has(&self, site: &str, name: &str, value: &str) -> bool {
+        let entries = self.entries(&stream(site)).await;
+        entries.iter().any(|entry| field(entry, name) == value)
+    }
+
     /// Waits for entries of a stream that have these fields.
     pub(crate) async fn wait_for(&self, key: &str, wanted: &[(&str, &str)]) -> Entry {
         let what = format!("an entry of {key} with {wanted:?}");

@@ -24,8 +24,7 @@ async fn is_answered(url: &str, language: Language) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_service_that_starts_again_answers_first_what_it_had_in_hand() {
-    let mut daemon = Daemon::new(PROGRAM, "embedded");
-    daemon.start_ready().await;
+    let daemon = Daemon::up(PROGRAM, "embedded").await;
     let url = daemon.embedded_url();
     let mut store = connect(&url).await;
     for language in Language::at_hand(&Language::BY_HAND) {
@@ -63,8 +62,7 @@ async fn a_service_that_starts_again_answers_first_what_it_had_in_hand() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_a_command_is_answered_as_before_and_not_worked_on_again() {
-    let mut daemon = Daemon::new(PROGRAM, "embedded");
-    daemon.start_ready().await;
+    let daemon = Daemon::up(PROGRAM, "embedded").await;
     let url = daemon.embedded_url();
     let mut store = connect(&url).await;
     for language in Language::at_hand(&Language::BY_HAND) {
@@ -96,8 +94,7 @@ async fn a_copy_of_a_command_is_answered_as_before_and_not_worked_on_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn services_go_on_when_their_store_was_killed_and_came_back() {
-    let mut daemon = Daemon::new(PROGRAM, "embedded");
-    daemon.start_ready().await;
+    let mut daemon = Daemon::up(PROGRAM, "embedded").await;
     let url = daemon.embedded_url();
     let languages = Language::at_hand(&Language::ALL);
     let services = languages
@@ -118,8 +115,7 @@ async fn services_go_on_when_their_store_was_killed_and_came_back() {
 async fn services_make_their_group_again_when_the_server_was_flushed() {
     let server = RedisServer::start().await;
     let url = server.url();
-    let mut daemon = Daemon::new(PROGRAM, &url);
-    daemon.start_ready().await;
+    let _daemon = Daemon::up(PROGRAM, &url).await;
     let languages = Language::at_hand(&Language::ALL);
     let services = languages
         .iter()

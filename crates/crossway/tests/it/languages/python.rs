@@ -18,8 +18,7 @@ async fn a_service_in_python_answers_fails_and_ends_when_asked() {
     if Language::at_hand(&[Language::Python]).is_empty() {
         return;
     }
-    let mut daemon = Daemon::new(PROGRAM, "embedded");
-    daemon.start_ready().await;
+    let daemon = Daemon::up(PROGRAM, "embedded").await;
     let url = daemon.embedded_url();
     let mut service = Service::start(Language::Python, &url, "one");
     let shop = Client::connect(&url, "shop", "production").await.unwrap();

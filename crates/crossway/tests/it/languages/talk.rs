@@ -78,23 +78,20 @@ async fn asks_for_more(caller: Language, service: Language, url: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_language_is_answered_by_every_other_on_the_embedded_store() {
-    let mut daemon = Daemon::new(PROGRAM, "embedded");
-    daemon.start_ready().await;
+    let daemon = Daemon::up(PROGRAM, "embedded").await;
     all_pairs(&daemon.embedded_url()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_language_is_answered_by_every_other_on_a_server() {
     let server = RedisServer::start().await;
-    let mut daemon = Daemon::new(PROGRAM, &server.url());
-    daemon.start_ready().await;
+    let _daemon = Daemon::up(PROGRAM, &server.url()).await;
     all_pairs(&server.url()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_is_answered_in_one_or_refused_in_one() {
-    let mut daemon = Daemon::new(PROGRAM, "embedded");
-    daemon.start_ready().await;
+    let daemon = Daemon::up(PROGRAM, "embedded").await;
     let url = daemon.embedded_url();
     let mut shop = connect(&url).await;
     let p = r#"[{"c":"sum","p":[1,2],"i":"x"},{"c":"nope"}]"#;
