@@ -86,7 +86,7 @@ while :; do
   fi
   # Ours are commands that aren't on their way to somebody else (`_rt`).
   if [[ ${field[t]-} == @(c|bc) && -z ${field[_rt]+there} ]]; then
-    delivery=${field[i]-} kind=r
+    delivery=${field[i]:-$id} kind=r
     [[ ${field[t]} == c ]] || { kind=br field[c]=batch; }
     # One that comes again isn't worked on again: its answer is given again.
     if [[ $delivery != "${last-}" ]]; then

@@ -38,7 +38,7 @@ function outcome(name, params) {
 }
 
 /** The fields of the response to one command, or to one batch of them. */
-function answer({ t, i = "", c, p = "null" }) {
+function answer({ t, i, c, p = "null" }) {
   const each = ({ i, c, p }) => ({ ri: i, ...outcome(c, () => p) });
   const ended = t === "bc" ? batch(p, each) : outcome(c, () => JSON.parse(p));
   if ("r" in ended) ended.r = JSON.stringify(ended.r);
@@ -80,7 +80,7 @@ async function work(store, list) {
   for (const [id, command] of list) {
     // Ours are commands that aren't on their way to somebody else (`_rt`).
     if (["c", "bc"].includes(command.t) && command._rt === undefined) {
-      await store.call("XADD", stream, "*", ...flat({ ...once(command), ss: site, sn: node }));
+      await store.call("XADD", stream, "*", ...flat({ ...once({ i: id, ...command }), ss: site, sn: node }));
     }
     await store.call("XACK", stream, GROUP, id);
   }

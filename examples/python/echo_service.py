@@ -27,11 +27,10 @@ def run(command, params):
     raise LookupError(f"{command} isn't one of echo, sum, ticket")
 
 
-def outcome(command, params):
-    """The fields that say how one command ended; `params` gives its parameters."""
+def outcome(work):
+    """The fields that say how it ended."""
     try:
-        result = run(command, params())
-        return {"st": "ok", "r": json.dumps(result, allow_nan=False)}
+        return {"st": "ok", "r": json.dumps(work(), allow_nan=False)}
     except LookupError as error:
         return {"st": "error", "_ec": "UNKNOWN_COMMAND", "e": str(error)}
     except (TypeError, ValueError) as error:
@@ -43,19 +42,17 @@ def outcome(command, params):
 def batch(commands):
     """One result for each command of a batch, in its order."""
     for each in commands:
-        ended = outcome(each["c"], lambda: each.get("p"))
+        ended = outcome(lambda: run(each["c"], each.get("p")))
         yield {"ri": each.get("i"), **ended, **({"r": json.loads(ended["r"])} if "r" in ended else {})}
 
 
 def answer(fields):
     """The fields of the response to one command, or to one batch of them."""
     if fields["t"] == "bc":
-        ended = outcome("echo", lambda: list(batch(json.loads(fields["p"]))))
-        kind = "br"
+        kind, ended = "br", outcome(lambda: list(batch(json.loads(fields["p"]))))
     else:
-        ended = outcome(fields.get("c"), lambda: json.loads(fields.get("p") or "null"))
-        kind = "r"
-    return {"t": kind, "ri": fields.get("i", ""), "ts": str(int(time.time() * 1000)), **ended}
+        kind, ended = "r", outcome(lambda: run(fields.get("c"), json.loads(fields.get("p") or "null")))
+    return {"t": kind, "ri": fields["i"], "ts": str(int(time.time() * 1000)), **ended}
 
 
 class Service:
@@ -91,15 +88,15 @@ class Service:
     def work(self, entries):
         for entry, fields in entries:
             # Ours are commands that aren't on their way to somebody else (`_rt`). One that was
-            # deleted meanwhile has no fields.
+            # deleted meanwhile has no fields. Without an id of its own it goes by the entry's.
             if fields and fields.get("t") in ("c", "bc") and "_rt" not in fields:
-                self.store.xadd(self.stream, {**self.once(fields), "ss": self.site, "sn": self.node})
+                self.store.xadd(self.stream, {**self.once({"i": entry, **fields}), "ss": self.site, "sn": self.node})
             self.store.xack(self.stream, GROUP, entry)
         return entries
 
     def once(self, fields):
         """The answer, which is remembered: a delivery id that comes again isn't worked on again."""
-        delivery = fields.get("i")
+        delivery = fields["i"]
         if delivery not in self.answers:
             self.answers[delivery] = answer(fields)
             if len(self.answers) > REMEMBERED:
