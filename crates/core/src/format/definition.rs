@@ -7,6 +7,7 @@ use super::error::DefinitionError;
 use super::json;
 use super::mapping::{Mapping, Rule};
 use super::node::Node;
+use super::schema::Schema;
 use super::transform::Transform;
 use super::yaml;
 
@@ -40,6 +41,7 @@ pub struct Definition {
     pub(crate) codec: Codec,
     pub(crate) patterns: Vec<Pattern>,
     pub(crate) mapping: Mapping,
+    pub(crate) schema: Option<Schema>,
 }
 
 type Parsed<T> = Result<T, DefinitionError>;
@@ -112,12 +114,13 @@ impl Definition {
         };
         check_name(&name)?;
         let codec = codec(text("codec")?, get("binary"))?;
-        if get("schema").is_some() {
-            return fault(
-                "/schema",
-                "schemas aren't checked by this version; leave it out",
-            );
-        }
+        let schema = match get("schema") {
+            None => None,
+            Some(schema) => match Schema::compile(&schema.to_json()) {
+                Ok(schema) => Some(schema),
+                Err(reason) => return fault("/schema", reason),
+            },
+        };
         let content_type = text("content_type")?;
         if content_type.as_ref().is_some_and(|kind| {
             kind.is_empty()
@@ -136,6 +139,7 @@ impl Definition {
             description: text("description")?.unwrap_or_default(),
             content_type: content_type.unwrap_or_else(|| codec.content_type().to_owned()),
             codec,
+            schema,
             patterns: patterns(get("detection_patterns"))?,
             mapping: Mapping::new(rules(get("field_mapping"))?, defaults(get("defaults"))?),
         })

@@ -138,10 +138,18 @@ impl Format {
             }
         }
         // What only looks like it couldn't be converted.
-        match score > 0.0 && seen.keys(self.codec()).is_none() {
+        match score > 0.0 && !self.reads(seen) {
             true => 0.0,
             false => score,
         }
+    }
+
+    fn reads(&self, seen: &Seen<'_>) -> bool {
+        seen.keys(self.codec()).is_some()
+            && self.schema().is_none_or(|schema| {
+                let text = self.codec().read(seen.data);
+                text.is_ok_and(|text| schema.check(&text).is_ok())
+            })
     }
 }
 

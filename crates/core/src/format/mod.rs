@@ -20,6 +20,7 @@ mod msgpack;
 mod node;
 mod registry;
 mod resp;
+mod schema;
 mod transform;
 mod translate;
 mod yaml;

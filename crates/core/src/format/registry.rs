@@ -7,6 +7,7 @@ use super::definition::Definition;
 use super::detect::{self, Detection, Pattern};
 use super::error::{ConvertError, FormatError};
 use super::mapping::Mapping;
+use super::schema::Schema;
 use super::translate;
 
 /// The most formats: each costs something for every message that is looked at.
@@ -97,6 +98,10 @@ impl Format {
 
     pub(crate) fn patterns(&self) -> &[Pattern] {
         &self.definition.patterns
+    }
+
+    pub(crate) fn schema(&self) -> Option<&Schema> {
+        self.definition.schema.as_ref()
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {

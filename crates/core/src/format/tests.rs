@@ -225,7 +225,11 @@ fn a_faulty_definition_is_refused_with_a_pointer_to_the_fault() {
         (r#"{"format_name":"a b"}"#, "/format_name"),
         (r#"{"format_name":"a","mapping":{}}"#, "/mapping"),
         (r#"{"format_name":"a","binary":true}"#, "/binary"),
-        (r#"{"format_name":"a","schema":{}}"#, "/schema"),
+        (r#"{"format_name":"a","schema":{"type":5}}"#, "/schema"),
+        (
+            r#"{"format_name":"a","schema":{"$ref":"file:///etc/passwd"}}"#,
+            "/schema",
+        ),
         (
             r#"{"format_name":"a","field_mapping":{"x/y":{"to":"z","transform":"upper"}}}"#,
             "/field_mapping/x~1y/transform",
@@ -269,6 +273,32 @@ fn a_registered_format_is_used_replaced_and_never_in_the_place_of_one_that_ships
         formats.register(taken).unwrap_err(),
         FormatError::BuiltIn("cbor".to_owned())
     );
+}
+
+#[test]
+fn a_schema_is_checked_on_reading_on_writing_and_on_detecting() {
+    let mut formats = Formats::builtin();
+    let yaml = "format_name: strict\ndetection_patterns: [{pattern_type: json_keys, pattern: op, confidence: 1.0}]\nfield_mapping: {op: command}\nschema: {type: object, properties: {op: {type: string}}, required: [op]}\n";
+    formats
+        .register(Definition::parse_yaml(yaml).unwrap())
+        .unwrap();
+    let convert = |from, to, data: &str| formats.convert(from, to, data.as_bytes());
+    let done = convert("standard_json", "strict", r#"{"command":"x"}"#);
+    assert_eq!(done.unwrap(), br#"{"op":"x"}"#);
+    let error = convert("strict", "standard_json", r#"{"op":7001}"#).unwrap_err();
+    assert!(matches!(error, ConvertError::NotInFormat { .. }), "{error}");
+    assert!(error.to_string().contains("/op"), "{error}");
+    assert!(!error.to_string().contains("7001"), "{error}");
+    let error = convert("standard_json", "strict", r#"{"id":"1"}"#).unwrap_err();
+    assert!(matches!(error, ConvertError::Translation { .. }), "{error}");
+    let name = |data: &[u8]| {
+        formats
+            .detect(data)
+            .best
+            .map(|found| found.name().to_owned())
+    };
+    assert_eq!(name(br#"{"op":"x"}"#).as_deref(), Some("strict"));
+    assert_eq!(name(br#"{"op":1}"#), None);
 }
 
 /// JSON values that every format has a form for.

@@ -25,6 +25,9 @@ pub(crate) fn translate(from: &Format, to: &Format, data: &[u8]) -> Result<Vec<u
         .read(data)
         .map_err(|fault| not_it(fault.to_string()))?;
     let document = Document::read(&text).map_err(|fault| not_it(fault.to_string()))?;
+    if let Some(schema) = from.schema() {
+        schema.check(&text).map_err(not_it)?;
+    }
     let json = match document {
         Document::Other(value) => value.to_owned(),
         Document::Object(members) => {
@@ -39,14 +42,17 @@ pub(crate) fn translate(from: &Format, to: &Format, data: &[u8]) -> Result<Vec<u
             object(&fields, text.len())
         }
     };
-    to.codec()
-        .write(json)
-        .map_err(|fault| ConvertError::Translation {
-            from: from.name().to_owned(),
-            to: to.name().to_owned(),
-            field: None,
-            reason: fault.to_string(),
-        })
+    let impossible = |reason: String| ConvertError::Translation {
+        from: from.name().to_owned(),
+        to: to.name().to_owned(),
+        field: None,
+        reason,
+    };
+    if let Some(schema) = to.schema() {
+        schema.check(&json).map_err(impossible)?;
+    }
+    let written = to.codec().write(json);
+    written.map_err(|fault| impossible(fault.to_string()))
 }
 
 fn object(fields: &[Field<'_>], about: usize) -> String {
