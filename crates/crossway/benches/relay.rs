@@ -102,7 +102,7 @@ fn pin(pid: u32, core: usize) {
     );
 }
 
-/// A message of 1 KiB translated, beside the same bytes parsed and serialised as a `Value`.
+/// A message of about 1 KiB translated, beside the same bytes parsed and serialised as a `Value`.
 fn translation() {
     let formats = crossway_core::format::Formats::builtin();
     let lines: Vec<String> = (0..12)
