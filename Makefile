@@ -22,6 +22,7 @@ test: tools
 bench: tools
 	$(CARGO) build --release --bin crossway
 	$(CARGO) bench --package crossway --bench relay
+	$(CARGO) bench --package crossway --bench relay -- translation
 
 # What a change must pass before it is committed.
 check:

@@ -7,11 +7,12 @@
 //!
 //! A message is an [`entry::Entry`], read as a [`message::Message`]; it is admitted by the one
 //! list of [`guard`]s, among them the [`policy`]; a refusal carries a [`code::Code`]; what leaves
-//! over another plane goes through [`plane::Plane`].
+//! over another plane goes through [`plane::Plane`]. What services write and read is a [`mod@format`].
 
 pub mod address;
 pub mod code;
 pub mod entry;
+pub mod format;
 pub mod guard;
 pub mod message;
 pub mod plane;

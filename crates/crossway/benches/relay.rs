@@ -42,6 +42,9 @@ fn main() {
         .build()
         .unwrap();
     let what = arguments.next();
+    if what.as_deref() == Some("translation") {
+        return translation();
+    }
     if what.as_deref() == Some("bare-loop") {
         runtime.block_on(loop_bare(&arguments.next().unwrap(), arguments.collect()));
     } else {
@@ -96,6 +99,48 @@ fn pin(pid: u32, core: usize) {
     assert!(
         done.is_ok_and(|done| done.status.success()),
         "taskset is needed"
+    );
+}
+
+/// A message of about 1 KiB translated, beside the same bytes parsed and serialised as a `Value`.
+fn translation() {
+    let formats = crossway_core::format::Formats::builtin();
+    let lines: Vec<String> = (0..12)
+        .map(|n| {
+            format!(r#"{{"sku":"item-{n:04}","amount":{n},"price":{n}.25,"note":"keep dry"}}"#)
+        })
+        .collect();
+    let message = format!(
+        r#"{{"id":"7f3a9c","command":"order.place","parameters":{{"customer":"c-1","urgent":false,"lines":[{}]}},"site_id":"shop","node_id":"n1","timestamp":1711900800.123}}"#,
+        lines.join(",")
+    );
+    let message = message.as_bytes();
+    let time = |work: &dyn Fn()| {
+        let start = Instant::now();
+        (0..20_000).for_each(|_| work());
+        start.elapsed().as_secs_f64() / 20_000.0 * 1e6
+    };
+    let mut rounds: Vec<(f64, f64)> = (0..ROUNDS)
+        .map(|_| {
+            let translated = time(&|| {
+                let to = "compact_json";
+                let done = formats.convert("standard_json", to, std::hint::black_box(message));
+                std::hint::black_box(done.unwrap());
+            });
+            let parsed = time(&|| {
+                let value: serde_json::Value =
+                    serde_json::from_slice(std::hint::black_box(message)).unwrap();
+                std::hint::black_box(serde_json::to_vec(&value).unwrap());
+            });
+            (translated, parsed)
+        })
+        .collect();
+    rounds.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
+    let (translated, parsed) = rounds[ROUNDS / 2];
+    println!(
+        "translation of {} bytes: {translated:.2} µs; parsed and serialised: {parsed:.2} µs; ratio {:.2}, wanted at least 1.0",
+        message.len(),
+        parsed / translated
     );
 }
 

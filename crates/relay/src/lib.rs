@@ -19,6 +19,7 @@ mod crossing;
 mod dead;
 mod directory;
 mod discovery;
+mod formats;
 mod ids;
 mod judge;
 mod manifest;
@@ -32,6 +33,7 @@ mod reply;
 mod settling;
 
 pub use counters::Counters;
+pub use formats::{FormatFault, load_formats};
 pub use ids::random_name;
 pub use manifest::{Manifest, Registration, RegistrationError, StoredEntity, StoredSite};
 pub use options::{Discovery, RelayOptions};

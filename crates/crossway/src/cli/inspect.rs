@@ -5,6 +5,7 @@ use crossway_core::address::Environment;
 use crossway_relay::Manifest;
 use serde_json::json;
 
+use super::format::Format;
 use super::output::Output;
 use super::{Answer, CliError, Common, argument};
 
@@ -16,12 +17,16 @@ pub(super) enum Inspect {
         /// The file; `-` is standard input.
         file: String,
     },
+    /// See which format data is in, and make it into another.
+    #[command(subcommand)]
+    Format(Format),
 }
 
 impl Inspect {
     pub(super) fn run(self, common: &Common, output: Output) -> Result<Answer, CliError> {
         match self {
             Inspect::Manifest { file } => manifest(&file, common, output),
+            Inspect::Format(format) => format.run(output),
         }
     }
 }

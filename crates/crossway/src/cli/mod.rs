@@ -7,6 +7,7 @@ mod argument;
 mod banner;
 mod check;
 mod demo;
+mod format;
 mod inspect;
 mod output;
 mod policy;

@@ -175,3 +175,29 @@ fn the_schema_describes_every_key_with_its_default() {
         }
     }
 }
+
+#[test]
+fn what_formats_make_of_data_can_be_seen() {
+    let inspect = |arguments: &[&str]| {
+        let all = [&["inspect", "format"][..], arguments, &["--json"]].concat();
+        run(&all)
+    };
+    let convert = |from, to, data| inspect(&["convert", "--from", from, "--to", to, data]);
+    let found = inspect(&["detect", r#"{"id":"1","command":"x"}"#]);
+    assert_eq!(found.status, 0);
+    assert_eq!(found.object()["format"], "standard_json");
+    let found = inspect(&["detect", "-5"]);
+    assert_eq!(found.status, 1);
+    assert_eq!(found.object()["format"], serde_json::Value::Null);
+    let message = r#"{"i":1234567890123456789012345678901234567890.10}"#;
+    let done = convert("resp3", "standard_json", message);
+    let expected = r#"{"data":{"id":1234567890123456789012345678901234567890.10}}"#;
+    assert_eq!((done.status, done.out.trim_end()), (0, expected));
+    let done = convert("standard_json", "msgpack", r#"{"id":"1"}"#);
+    assert_eq!(done.status, 0);
+    assert_eq!(done.object()["data"], "gaJpZKEx");
+    let failed = convert("standard_json", "resp3", r#"{"timestamp":"x"}"#);
+    assert_eq!(failed.status, 1);
+    convert("standard_json", "resp3", "x").refused();
+    convert("standard_json", "nope", "{}").refused();
+}
