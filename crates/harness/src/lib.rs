@@ -22,11 +22,13 @@
 )]
 
 mod certificates;
+mod cluster;
 mod daemon;
 mod eventually;
 mod port;
 mod redis_server;
 
+pub use cluster::RedisCluster;
 pub use daemon::Daemon;
 pub use eventually::eventually;
 pub use redis_server::{RedisServer, RedisServerBuilder};
