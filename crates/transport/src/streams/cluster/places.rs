@@ -127,6 +127,13 @@ impl Places {
         due
     }
 
+    /// Whether nothing was ever read of a stream.
+    pub(crate) fn is_new(&self, key: &str) -> bool {
+        self.streams
+            .get(key)
+            .is_some_and(|stream| !stream.had_group)
+    }
+
     /// Notes what a read gave; with more to come the stream is to be read again.
     pub(crate) fn took(&mut self, key: &str, entries: &[ReadEntry], count: usize) {
         let Some(stream) = self.streams.get_mut(key) else {

@@ -27,6 +27,9 @@ use crate::streams::{
     Batch, Fence, GroupReader, Interrupt, Key, Read, ReaderOptions, Settled, Settlement, StoreError,
 };
 
+/// Gives one consumer of a group what is pending for the others, and removes them.
+const INHERIT: &str = include_str!("../valkey/reader/inherit.lua");
+
 /// Streams read at once; each gives up to `count` entries.
 const AT_ONCE: usize = 64;
 /// The longest sleep of a wait in which some node can't be reached.
@@ -177,6 +180,7 @@ impl ClusterReader {
         if due.is_empty() {
             return Ok(Vec::new());
         }
+        self.inherit(&due).await;
         let calls: Vec<Call> = due
             .iter()
             .map(|(key, after)| self.command(key, *after))
@@ -241,6 +245,50 @@ impl ClusterReader {
         Call {
             slot: slot(key),
             pieces: out.pieces(),
+        }
+    }
+
+    /// Takes over what other consumers of groups hold that weren't read before: a group has one
+    /// reader at a time, so whoever they belonged to is gone.
+    async fn inherit(&mut self, due: &[(Key, Option<EntryId>)]) {
+        let new: Vec<&Key> = due
+            .iter()
+            .map(|(key, _)| key)
+            .filter(|key| self.places.is_new(key))
+            .collect();
+        let calls: Vec<Call> = new
+            .iter()
+            .map(|key| {
+                let mut out = Outgoing::default();
+                let (group, heir) = (&self.options.group, &self.options.consumer);
+                let (group, heir) = (group.as_bytes(), heir.as_bytes());
+                out.line(&[
+                    b"EVAL",
+                    INHERIT.as_bytes(),
+                    b"1",
+                    key.as_bytes(),
+                    group,
+                    heir,
+                ]);
+                Call {
+                    slot: slot(key),
+                    pieces: out.pieces(),
+                }
+            })
+            .collect();
+        let answers = self.links.round(&calls, false, FrameBuilder::default).await;
+        for (key, answer) in new.into_iter().zip(answers) {
+            match answer {
+                Ok(Frame::Integer(entries)) if entries > 0 => {
+                    tracing::info!(
+                        stream = &**key,
+                        entries,
+                        "took over what others had in hand"
+                    );
+                }
+                // Without the group there is nothing to take over, and reading makes it.
+                Ok(_) | Err(_) => {}
+            }
         }
     }
 

@@ -134,7 +134,7 @@ impl FromStr for StoreUrl {
                 }
             }
             "redis+cluster" | "valkey+cluster" | "rediss+cluster" | "valkeys+cluster" => {
-                let encrypted = scheme.contains("s+");
+                let encrypted = matches!(scheme, "rediss+cluster" | "valkeys+cluster");
                 let known: &[&str] = if encrypted {
                     &["ca", "confirm"]
                 } else {

@@ -1,0 +1,151 @@
+//! What the relay promises on a cluster whose nodes die.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossway_core::entry::{Entry, EntryId, Fields};
+use crossway_harness::{RedisCluster, eventually};
+use crossway_transport::streams::Streams;
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{World, field, options, stream};
+
+/// A failover takes seconds, and everything that waits for it starts over.
+const PATIENCE: Duration = Duration::from_secs(40);
+const COMMANDS: usize = 300;
+const KILL_AFTER: usize = 80;
+
+/// Writes until the store has confirmed it; how often it was tried.
+async fn write(store: &Arc<dyn Streams>, key: &str, pairs: &[(&str, &str)]) -> usize {
+    let mut tries = 0;
+    eventually(PATIENCE, "a write that is confirmed", async || {
+        tries += 1;
+        let fields: Fields = pairs
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        store.append(key, fields).await.ok()
+    })
+    .await;
+    tries
+}
+
+/// Answers every command that arrives at `b`, each delivery id once.
+async fn serve(store: Arc<dyn Streams>, stop: CancellationToken) {
+    let (key, mut from, mut seen) = (stream("b"), EntryId::ZERO, HashSet::new());
+    while !stop.is_cancelled() {
+        for entry in store.range(&key, from, 100).await.unwrap_or_default() {
+            from = entry.id.next().unwrap();
+            let delivery = field(&entry, "i");
+            if field(&entry, "t") == "c" && seen.insert(delivery.clone()) {
+                let result = format!("{:?}", field(&entry, "_oi"));
+                let reply = [("t", "r"), ("ri", &*delivery), ("st", "ok"), ("r", &result)];
+                write(&store, &key, &reply).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The first of each by a name, in order; all entries of one name agree about `same`.
+fn firsts(entries: &[Entry], name: &str, same: &str, retried: &HashSet<String>) -> Vec<String> {
+    let mut order = Vec::new();
+    let mut known: HashMap<String, String> = HashMap::new();
+    for entry in entries {
+        let (id, same) = (field(entry, name), field(entry, same));
+        match known.get(&id) {
+            Some(before) if !retried.contains(&id) => assert_eq!(*before, same, "{id}"),
+            Some(_) => {}
+            None => {
+                known.insert(id.clone(), same);
+                order.push(id);
+            }
+        }
+    }
+    order
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_overtaken_when_a_node_is_killed_and_its_replica_takes_over() {
+    let mut cluster = RedisCluster::start_with_replicas(3).await;
+    let (home, away) = (
+        cluster.master_of(&stream("a")).await,
+        cluster.master_of(&stream("b")).await,
+    );
+    assert_ne!(home, away, "the two sites lie on different nodes");
+    let mut world = World::cluster(&cluster).await;
+    let mut told = options("one");
+    told.reply_ttl = Duration::from_secs(120);
+    world.start_with(told).await;
+    for site in ["a", "b"] {
+        let body =
+            serde_json::json!({"environments": ["testing"], "metadata": {}, "registered_at": 1});
+        let sites = crate::world::keyspace().sites();
+        world
+            .store
+            .hash_set(&sites, site, &body.to_string())
+            .await
+            .unwrap();
+    }
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(serve(Arc::clone(&world.store), stop.clone()));
+
+    let mut retried = HashSet::new();
+    let mut expected = Vec::new();
+    for number in 0..COMMANDS {
+        if number == KILL_AFTER {
+            cluster.kill(away);
+        }
+        let id = format!("r{number}");
+        let command = [
+            ("t", "c"),
+            ("i", &*id),
+            ("c", "get"),
+            ("p", "{}"),
+            ("_rt", "b"),
+        ];
+        if write(&world.store, &stream("a"), &command).await > 1 {
+            retried.insert(id.clone());
+        }
+        expected.push(id);
+    }
+
+    let wanted: HashSet<&String> = expected.iter().collect();
+    let replies = eventually(PATIENCE, "a reply to every command", async || {
+        let entries = world
+            .store
+            .range(&stream("a"), EntryId::ZERO, 100_000)
+            .await
+            .ok()?;
+        let replies: Vec<Entry> = entries
+            .into_iter()
+            .filter(|entry| !field(entry, "_cr").is_empty())
+            .collect();
+        let answered: HashSet<String> = replies.iter().map(|entry| field(entry, "ri")).collect();
+        wanted
+            .iter()
+            .all(|id| answered.contains(*id))
+            .then_some(replies)
+    })
+    .await;
+    stop.cancel();
+    serving.await.unwrap();
+
+    let arrivals: Vec<Entry> = world
+        .entries(&stream("b"))
+        .await
+        .into_iter()
+        .filter(|entry| field(entry, "t") == "c")
+        .collect();
+    assert_eq!(firsts(&arrivals, "_oi", "i", &retried), expected);
+    assert_eq!(firsts(&replies, "ri", "_cr", &retried), expected);
+    for reply in &replies {
+        assert_eq!(field(reply, "r"), format!("{:?}", field(reply, "ri")));
+    }
+    let last = expected.last().unwrap();
+    let polled: Arc<str> = format!("a:res:{last}").into();
+    let polled = world.store.get_many(&[polled]).await.unwrap();
+    assert!(polled[0].is_some());
+    world.stop().await;
+}
