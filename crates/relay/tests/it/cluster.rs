@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossway_core::entry::{Entry, EntryId, Fields};
 use crossway_harness::{RedisCluster, eventually};
@@ -18,17 +18,19 @@ const KILL_AFTER: usize = 80;
 
 /// Writes until the store has confirmed it; how often it was tried.
 async fn write(store: &Arc<dyn Streams>, key: &str, pairs: &[(&str, &str)]) -> usize {
-    let mut tries = 0;
-    eventually(PATIENCE, "a write that is confirmed", async || {
-        tries += 1;
+    let end = Instant::now() + PATIENCE;
+    for tries in 1.. {
         let fields: Fields = pairs
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        store.append(key, fields).await.ok()
-    })
-    .await;
-    tries
+        match store.append(key, fields).await {
+            Ok(_) => return tries,
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    unreachable!("the deadline comes first")
 }
 
 /// Answers every command that arrives at `b`, each delivery id once.
@@ -67,13 +69,28 @@ fn firsts(entries: &[Entry], name: &str, same: &str, retried: &HashSet<String>) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_or_overtaken_when_a_node_is_killed_and_its_replica_takes_over() {
+async fn nothing_is_lost_or_overtaken_when_the_targets_node_is_killed_and_its_replica_takes_over() {
+    survives_the_node_of(&stream("b")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_overtaken_when_the_sources_node_is_killed_and_its_replica_takes_over() {
+    survives_the_node_of(&stream("a")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_overtaken_when_the_node_of_the_daemons_own_keys_is_killed() {
+    survives_the_node_of(&crate::world::keyspace().members()).await;
+}
+
+async fn survives_the_node_of(key: &str) {
     let mut cluster = RedisCluster::start_with_replicas(3).await;
     let (home, away) = (
         cluster.master_of(&stream("a")).await,
         cluster.master_of(&stream("b")).await,
     );
     assert_ne!(home, away, "the two sites lie on different nodes");
+    let victim = cluster.master_of(key).await;
     let mut world = World::cluster(&cluster).await;
     let mut told = options("one");
     told.reply_ttl = Duration::from_secs(120);
@@ -95,7 +112,7 @@ async fn nothing_is_lost_or_overtaken_when_a_node_is_killed_and_its_replica_take
     let mut expected = Vec::new();
     for number in 0..COMMANDS {
         if number == KILL_AFTER {
-            cluster.kill(away);
+            cluster.kill(victim);
         }
         let id = format!("r{number}");
         let command = [
@@ -143,6 +160,7 @@ async fn nothing_is_lost_or_overtaken_when_a_node_is_killed_and_its_replica_take
     for reply in &replies {
         assert_eq!(field(reply, "r"), format!("{:?}", field(reply, "ri")));
     }
+    assert_eq!(cluster.clients().await.len(), 3, "a replica took over");
     let last = expected.last().unwrap();
     let polled: Arc<str> = format!("a:res:{last}").into();
     let polled = world.store.get_many(&[polled]).await.unwrap();
