@@ -16,6 +16,7 @@
 //! Everything here panics when it fails, since a test can do nothing better.
 #![allow(
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
     reason = "this crate only serves tests, where a panic is the report"

@@ -175,3 +175,14 @@ fn the_schema_describes_every_key_with_its_default() {
         }
     }
 }
+
+#[test]
+fn a_cluster_is_refused_by_the_command_line_with_the_reason() {
+    let url = "redis+cluster://:s3cret@127.0.0.1:1,127.0.0.1:2";
+    let ran = run(&["--url", url, "policy", "list"]);
+    let said = ran.refused();
+    assert!(
+        said.contains("redis-cli -c") && !said.contains("s3cret"),
+        "{said}"
+    );
+}
