@@ -110,6 +110,42 @@ impl RedisCluster {
         }
     }
 
+    /// Begins to move a key's slot from the master that has it to another: its keys are there
+    /// already, and who asks the old one for them is sent on (`ASK`).
+    pub async fn begin_to_move(&self, key: &str, from: usize, to: usize) {
+        let (mut old, mut new) = (
+            self.masters[from].client().await,
+            self.masters[to].client().await,
+        );
+        let slot: u16 = say(&mut old, &["CLUSTER", "KEYSLOT", key]).await;
+        let slot = slot.to_string();
+        let old_id: String = say(&mut old, &["CLUSTER", "MYID"]).await;
+        let new_id: String = say(&mut new, &["CLUSTER", "MYID"]).await;
+        let importing = ["CLUSTER", "SETSLOT", &slot, "IMPORTING", &old_id];
+        let migrating = ["CLUSTER", "SETSLOT", &slot, "MIGRATING", &new_id];
+        let _: String = say(&mut new, &importing).await;
+        let _: String = say(&mut old, &migrating).await;
+        let port = self.masters[to].port().to_string();
+        let keys: Vec<String> = say(&mut old, &["CLUSTER", "GETKEYSINSLOT", &slot, "1000"]).await;
+        for key in keys {
+            let migrate = ["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"];
+            let _: String = say(&mut old, &migrate).await;
+        }
+    }
+
+    /// Ends the move of a key's slot: the old master sends everybody to the new one for good (`MOVED`).
+    pub async fn finish_the_move(&self, key: &str, to: usize) {
+        let new_id: String = say(&mut self.masters[to].client().await, &["CLUSTER", "MYID"]).await;
+        // The new one first, so that there is always somebody who has it.
+        let others = self.masters.iter().enumerate().filter(|(at, _)| *at != to);
+        for server in std::iter::once(&self.masters[to]).chain(others.map(|(_, server)| server)) {
+            let mut client = server.client().await;
+            let slot: u16 = say(&mut client, &["CLUSTER", "KEYSLOT", key]).await;
+            let slot = slot.to_string();
+            let _: String = say(&mut client, &["CLUSTER", "SETSLOT", &slot, "NODE", &new_id]).await;
+        }
+    }
+
     async fn alive(&self) -> MultiplexedConnection {
         let mut servers = self.masters.iter().chain(&self.replicas);
         let server = servers

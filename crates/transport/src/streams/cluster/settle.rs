@@ -6,8 +6,8 @@
 //! is added. Whoever is stopped in between leaves the entry pending, and it is settled again.
 //!
 //! In each round a stream is written by one call, so that a call which is sent on to another node
-//! is overtaken by nothing. Once an entry couldn't be settled for a passing reason, nothing later
-//! of its stream is.
+//! is overtaken by nothing. What of one source goes to one stream is in the same call, and fails
+//! together; where an entry is stopped earlier for a passing reason, nothing later of its stream is begun.
 
 use std::collections::{HashMap, HashSet};
 
