@@ -83,6 +83,39 @@ async fn nothing_is_lost_or_overtaken_when_the_node_of_the_daemons_own_keys_is_k
     survives_the_node_of(&crate::world::keyspace().members()).await;
 }
 
+/// A hand-over that was broken off is one whose entry is read again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_has_the_delivery_id_of_the_first_whichever_daemon_makes_it() {
+    let cluster = RedisCluster::start(3).await;
+    let mut world = World::cluster(&cluster).await.start().await;
+    let id = world.send("a", "b", "get").await;
+    world.arrival("b", &id).await;
+    world.settled("a").await;
+    world.stop().await;
+    for mut client in cluster.clients().await {
+        // Whichever node has the stream.
+        let again: redis::RedisResult<String> = redis::cmd("XGROUP")
+            .arg(&["SETID", &stream("a"), "crossway", "0"])
+            .query_async(&mut client)
+            .await;
+        drop(again);
+    }
+    world.start_with(options("two")).await;
+    let copies = eventually(PATIENCE, "a copy", async || {
+        let entries = world.entries(&stream("b")).await;
+        let arrived: Vec<String> = entries
+            .iter()
+            .filter(|entry| field(entry, "_oi") == id)
+            .map(|entry| field(entry, "i"))
+            .collect();
+        (arrived.len() == 2).then_some(arrived)
+    })
+    .await;
+    assert_eq!(copies[0], copies[1]);
+    assert!(copies[0].starts_with("d."), "{copies:?}");
+    world.stop().await;
+}
+
 async fn survives_the_node_of(key: &str) {
     let mut cluster = RedisCluster::start_with_replicas(3).await;
     let (home, away) = (
