@@ -16,6 +16,7 @@ mod reader;
 mod settle;
 mod slot;
 mod streams;
+mod work;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -18,8 +18,9 @@ use tokio::time::sleep_until;
 
 use super::links::{Call, Links};
 use super::places::Places;
-use super::settle::{Settling, held, is_held};
+use super::settle::Settling;
 use super::slot::slot;
+use super::work::{held, is_held};
 use crate::streams::valkey::encode::Outgoing;
 use crate::streams::valkey::entries::{Answer, AnswerBuilder, Limits};
 use crate::streams::valkey::frame::{Frame, FrameBuilder};
@@ -32,7 +33,7 @@ const INHERIT: &str = include_str!("../valkey/reader/inherit.lua");
 
 /// Streams read at once; each gives up to `count` entries.
 const AT_ONCE: usize = 64;
-/// The longest sleep of a wait in which some node can't be reached.
+/// How often a wait looks whether a node that couldn't be reached is back.
 const RETRY: Duration = Duration::from_millis(250);
 
 /// A reader of a cluster.
@@ -104,7 +105,7 @@ impl ClusterReader {
     async fn wait(&mut self, enough: Instant) -> bool {
         let wake = enough
             .min(self.places.next_routine())
-            .min(Instant::now() + RETRY.max(self.options.block.min(Duration::from_secs(1))));
+            .min(Instant::now() + RETRY);
         let ClusterReader {
             links, interrupt, ..
         } = self;

@@ -9,16 +9,17 @@
 //! is overtaken by nothing. What of one source goes to one stream is in the same call, and fails
 //! together; where an entry is stopped earlier for a passing reason, nothing later of its stream is begun.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::links::{Call, Links};
 use super::slot::{beside, slot};
+use super::work::{Work, held, is_held, passing};
 use crate::streams::valkey::encode::Outgoing;
 use crate::streams::valkey::frame::{Frame, FrameBuilder};
 use crate::streams::valkey::settle::{
     MAX_BYTES, MAX_FIELDS, MAX_SETTLEMENTS, Outcome, Settler, UNFENCED, enter, lifetime, size,
 };
-use crate::streams::{Append, Fence, Key, Put, Settled, Settlement, StoreError, is_transient};
+use crate::streams::{Append, Fence, Key, Put, Settled, Settlement, StoreError};
 
 const APPEND: &str = include_str!("append.lua");
 const CLAIM: &str = include_str!("claim.lua");
@@ -26,24 +27,11 @@ const CLAIM: &str = include_str!("claim.lua");
 /// How long a claimed key is kept at least: time for another daemon to carry on.
 const CLAIM_MS: &str = "600000";
 
-/// Why an entry isn't settled after another of its stream couldn't be.
-const HELD: &str = "TRYAGAIN an entry before it couldn't be settled yet";
-
 /// Who settles.
 pub(crate) struct Settling<'a> {
     pub(crate) links: &'a mut Links,
     pub(crate) group: &'a str,
     pub(crate) consumer: &'a str,
-}
-
-/// Whether an entry waits for a passing reason to pass.
-pub(crate) fn is_held(settled: &Settled) -> bool {
-    matches!(settled, Settled::Failed(reason) if is_transient(reason))
-}
-
-/// What wasn't to be settled because of what came before.
-pub(crate) fn held(settlements: &[Settlement]) -> Vec<Settled> {
-    vec![Settled::Failed(HELD.to_owned()); settlements.len()]
 }
 
 impl Settling<'_> {
@@ -72,11 +60,7 @@ impl Settling<'_> {
         fence: &Fence,
         settlements: &[Settlement],
     ) -> Result<Vec<Settled>, StoreError> {
-        let mut work = Work {
-            settlements,
-            outcomes: vec![None; settlements.len()],
-            ids: vec![Vec::new(); settlements.len()],
-        };
+        let mut work = Work::new(settlements);
         self.ask(fence, &mut work).await?;
         self.claim(&mut work).await;
         self.put(&mut work).await;
@@ -359,66 +343,6 @@ impl Settling<'_> {
     }
 }
 
-/// Settlements, and what is known of them so far.
-struct Work<'a> {
-    settlements: &'a [Settlement],
-    outcomes: Vec<Option<Settled>>,
-    /// What was added to other slots for each.
-    ids: Vec<Vec<(Key, String)>>,
-}
-
-impl<'a> Work<'a> {
-    /// Those of which nothing is known yet.
-    fn open(&self) -> Vec<(usize, &'a Settlement)> {
-        let all = self.settlements.iter().zip(&self.outcomes).enumerate();
-        all.filter(|(_, (_, outcome))| outcome.is_none())
-            .map(|(at, (settlement, _))| (at, settlement))
-            .collect()
-    }
-
-    fn end(&mut self, at: usize, settled: Settled) {
-        if let Some(outcome) = self.outcomes.get_mut(at) {
-            *outcome = Some(settled);
-        }
-    }
-
-    fn fail(&mut self, at: usize, text: &[u8]) {
-        self.end(
-            at,
-            Settled::Failed(String::from_utf8_lossy(text).into_owned()),
-        );
-    }
-
-    fn fail_for(&mut self, at: usize, error: &StoreError) {
-        self.end(at, Settled::Failed(passing(error)));
-    }
-
-    fn added(&mut self, at: usize, stream: &Key, id: &[u8]) {
-        if let Some(ids) = self.ids.get_mut(at) {
-            ids.push((stream.clone(), String::from_utf8_lossy(id).into_owned()));
-        }
-    }
-
-    /// Holds what follows an entry of the same stream that waits.
-    fn hold(&mut self) {
-        let mut waiting: HashSet<&Key> = HashSet::new();
-        for (settlement, outcome) in self.settlements.iter().zip(&mut self.outcomes) {
-            match outcome {
-                Some(outcome) if is_held(outcome) => drop(waiting.insert(&settlement.stream)),
-                None if waiting.contains(&settlement.stream) => {
-                    *outcome = Some(Settled::Failed(HELD.to_owned()));
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-/// An error of a connection in the words of a node that is down: it will pass.
-fn passing(error: &StoreError) -> String {
-    format!("CLUSTERDOWN {error}")
-}
-
 /// How many settlements are carried out together: as many as one call of the script takes.
 fn chunk(settlements: &[Settlement]) -> usize {
     let mut bytes = 0_usize;
@@ -483,28 +407,5 @@ fn call(key: &str, out: Outgoing) -> Call {
     Call {
         slot: slot(key),
         pieces: out.pieces(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crossway_core::entry::EntryId;
-
-    #[test]
-    fn what_follows_an_entry_that_waits_is_held_and_no_other() {
-        let settlements: Vec<Settlement> = ["a", "a", "b"]
-            .into_iter()
-            .map(|stream| Settlement::acknowledge(stream.into(), EntryId::new(1, 0)))
-            .collect();
-        let mut work = Work {
-            settlements: &settlements,
-            outcomes: vec![None; 3],
-            ids: vec![Vec::new(); 3],
-        };
-        work.fail(0, b"TRYAGAIN x");
-        work.hold();
-        assert!(work.outcomes[1].as_ref().is_some_and(is_held));
-        assert_eq!(work.outcomes[2], None);
     }
 }

@@ -94,8 +94,7 @@ macro_rules! keeps_on_a_cluster {
     };
 }
 
-// Not `a_settlement_happens_as_a_whole` where its keys lie in different slots and it is broken off
-// in the middle, which no test here does.
+// Over several slots a settlement isn't atomic; none of these breaks one off in the middle.
 keeps_on_a_cluster! {
     settling {
         a_settlement_happens_as_a_whole,
