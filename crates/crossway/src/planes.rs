@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crossway_core::address::NameError;
 use crossway_relay::{Discovery, Relay, RelayError, RelayOptions};
+use crossway_transport::streams::cluster::Cluster;
 use crossway_transport::streams::embedded::server::{Password, Server, ServerOptions};
 use crossway_transport::streams::embedded::{Embedded, EmbeddedOptions, Sync};
 use crossway_transport::streams::valkey::{StoreUrlError, Valkey};
@@ -89,7 +90,14 @@ impl Planes {
                 let (store, served) = embedded(config).await?;
                 (store, Some(served))
             }
-            Store::Url(url) => (Arc::new(Valkey::open(&url.store()?).await?), None),
+            Store::Url(url) => {
+                let url = url.store()?;
+                if url.is_cluster() {
+                    (Arc::new(Cluster::open(&url).await?), None)
+                } else {
+                    (Arc::new(Valkey::open(&url).await?), None)
+                }
+            }
         };
         Ok(Planes {
             relay: Relay::start(store, options, registry),

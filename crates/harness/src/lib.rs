@@ -16,18 +16,21 @@
 //! Everything here panics when it fails, since a test can do nothing better.
 #![allow(
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
     reason = "this crate only serves tests, where a panic is the report"
 )]
 
 mod certificates;
+mod cluster;
 mod daemon;
 mod eventually;
 mod port;
 mod redis_server;
 pub mod store;
 
+pub use cluster::RedisCluster;
 pub use daemon::Daemon;
 pub use eventually::eventually;
 pub use redis_server::{RedisServer, RedisServerBuilder};

@@ -146,6 +146,12 @@ impl RedisServer {
         self.port
     }
 
+    /// Whether the process was started and not killed since.
+    #[must_use]
+    pub fn runs(&self) -> bool {
+        self.child.is_some()
+    }
+
     /// Ends the process at once (`SIGKILL`), as a power cut would.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {

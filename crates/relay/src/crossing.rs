@@ -271,7 +271,7 @@ impl Crossing<'_> {
         to: &SiteStream,
         ids: &mut DeliveryIds,
     ) -> Step {
-        let Ok(delivery) = ids.draw() else {
+        let Ok(delivery) = ids.draw(&arrival.source.key, arrival.entry) else {
             let reason = "the system has no random bytes for a delivery id";
             return self.refuse(arrival, objection(Refusal::new(Code::Unavailable, reason)));
         };

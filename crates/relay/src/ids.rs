@@ -2,16 +2,21 @@
 
 use std::fmt::Write as _;
 
+use crossway_core::entry::EntryId;
+use ring::hmac;
+
 /// Begins every delivery id, so that an answer to one is told from any other answer by its look.
 const DELIVERY: &str = "d.";
 
 /// Hex digits of 128 bits.
 const DIGITS: usize = 32;
 
-/// Draws delivery ids. Random bytes are taken from the system for many at a time.
+/// Gives delivery ids: drawn at random, many from the system at a time, or where a delivery may be
+/// repeated, derived by a secret from the entry that is delivered.
 pub(crate) struct DeliveryIds {
     pool: [u8; 16 * 64],
     used: usize,
+    secret: Option<hmac::Key>,
 }
 
 impl DeliveryIds {
@@ -20,26 +25,65 @@ impl DeliveryIds {
         DeliveryIds {
             used: pool.len(),
             pool,
+            secret: None,
         }
     }
 
-    /// A new one.
+    /// From now on the same entry is given the same id, by whoever knows the secret.
+    pub(crate) fn repeat(&mut self, secret: &str) {
+        self.secret = Some(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()));
+    }
+
+    /// Whether the same entry is given the same id.
+    pub(crate) fn repeats(&self) -> bool {
+        self.secret.is_some()
+    }
+
+    /// The id for the delivery of an entry.
     ///
     /// # Errors
     /// The system has no random bytes to give; a guessable id is never used instead.
-    pub(crate) fn draw(&mut self) -> Result<String, getrandom::Error> {
+    pub(crate) fn draw(
+        &mut self,
+        stream: &str,
+        entry: EntryId,
+    ) -> Result<String, getrandom::Error> {
+        if let Some(secret) = &self.secret {
+            // No key holds a line break where it matters: an entry's id is digits and a hyphen.
+            let name = format!("{entry}\n{stream}");
+            return Ok(written(hmac::sign(secret, name.as_bytes()).as_ref()));
+        }
         if self.used >= self.pool.len() {
             getrandom::fill(&mut self.pool)?;
             self.used = 0;
         }
-        let mut id = String::with_capacity(DELIVERY.len() + DIGITS);
-        id.push_str(DELIVERY);
-        for byte in self.pool.iter().skip(self.used).take(16) {
-            let _ = write!(id, "{byte:02x}");
-        }
+        let id = written(self.pool.get(self.used..).unwrap_or_default());
         self.used += 16;
         Ok(id)
     }
+}
+
+/// A delivery id of the first 16 of these bytes.
+fn written(bytes: &[u8]) -> String {
+    let mut id = String::with_capacity(DELIVERY.len() + DIGITS);
+    id.push_str(DELIVERY);
+    for byte in bytes.iter().take(16) {
+        let _ = write!(id, "{byte:02x}");
+    }
+    id
+}
+
+/// A secret of 256 bits, as text.
+///
+/// # Errors
+/// The system has no random bytes to give.
+pub(crate) fn secret() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
 }
 
 /// Whether a text looks like a delivery id.
@@ -75,9 +119,26 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
+    fn with_a_secret_an_entry_is_always_given_the_same_id_and_no_other_is() {
+        let id = |secret: &str, stream: &str, seq| {
+            let mut ids = DeliveryIds::new();
+            ids.repeat(secret);
+            ids.draw(stream, EntryId::new(1, seq)).unwrap()
+        };
+        let first = id("s", "a", 1);
+        assert!(is_delivery(&first));
+        assert_eq!(id("s", "a", 1), first);
+        for other in [id("s", "a", 2), id("s", "b", 1), id("t", "a", 1)] {
+            assert_ne!(other, first);
+        }
+    }
+
+    #[test]
     fn delivery_ids_are_new_each_time_and_known_by_their_look() {
         let mut ids = DeliveryIds::new();
-        let drawn: HashSet<String> = (0..1000).map(|_| ids.draw().unwrap()).collect();
+        let drawn: HashSet<String> = (0..1000)
+            .map(|_| ids.draw("a", EntryId::ZERO).unwrap())
+            .collect();
         assert_eq!(drawn.len(), 1000);
         assert!(drawn.iter().all(|id| is_delivery(id)));
         for other in [

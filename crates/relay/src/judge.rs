@@ -19,10 +19,13 @@ use crate::counters::{NO_GUARD, Outcome};
 use crate::crossing::{Crossing, Decided, Step, Tried, answered_delivery};
 use crate::dead::Dead;
 use crate::directory::DirectoryError;
-use crate::ids::DeliveryIds;
+use crate::ids::{self, DeliveryIds};
 use crate::reader::Source;
 use crate::relay::Shared;
 use crate::reply::{self, Record};
+
+/// Field of the members' hash with the secret from which delivery ids are derived.
+const SECRET_FIELD: &str = "secret";
 
 /// Decides entries for one reader.
 pub(crate) struct Judge {
@@ -82,6 +85,9 @@ impl Judge {
         entry: &Entry,
         record: Option<&Record>,
     ) -> Result<Option<Decided>, StoreError> {
+        if !self.shared.store.is_atomic() && !self.ids.repeats() {
+            self.learn_secret().await?;
+        }
         let mut tried = Tried::Nothing;
         loop {
             let started = Instant::now();
@@ -117,6 +123,27 @@ impl Judge {
                 Err(DirectoryError::Refused(refusal)) => Tried::Refused(refusal),
                 Err(DirectoryError::Store(error)) => return Err(error),
             };
+        }
+    }
+
+    /// Where a delivery may be repeated, all daemons must give an entry the same delivery id: the
+    /// secret from which that is derived lies on the store. Whoever is first makes it.
+    async fn learn_secret(&mut self) -> Result<(), StoreError> {
+        let key = self.shared.directory.options().keyspace.members();
+        let store = &self.shared.store;
+        if let Ok(fresh) = ids::secret() {
+            store.hash_add(&key, SECRET_FIELD, &fresh).await?;
+        }
+        match store.hash_get(&key, SECRET_FIELD).await? {
+            Some(secret) => {
+                self.ids.repeat(&secret);
+                Ok(())
+            }
+            None => Err(StoreError::Refused {
+                command: "HSETNX",
+                key: key.to_string(),
+                reason: "LOADING the secret for delivery ids isn't there".to_owned(),
+            }),
         }
     }
 

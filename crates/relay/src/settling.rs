@@ -73,11 +73,7 @@ impl Reader {
                     self.settle_one(decided, fence).await?;
                 }
                 Settled::Failed(reason) if is_transient(&reason) => {
-                    return Err(GivenUp::Store(StoreError::Refused {
-                        command: "settling",
-                        key: note.stream.to_string(),
-                        reason,
-                    }));
+                    return Err(passing(&note.stream, reason));
                 }
                 Settled::Failed(reason) => self.retry(&source, &entry, reason, fence).await?,
                 Settled::Done | Settled::NotPending => {}
@@ -104,6 +100,9 @@ impl Reader {
             .into_iter()
             .next()
         {
+            Some(Settled::Failed(reason)) if is_transient(&reason) => {
+                return Err(passing(&note.stream, reason));
+            }
             Some(Settled::Failed(reason)) => return Ok(Some(reason)),
             Some(Settled::Done) => self.record(&note, &entry),
             Some(Settled::NotPending) | None => self.shared.counters.count(Outcome::Settled),
@@ -221,6 +220,15 @@ impl Reader {
             _ => {}
         }
     }
+}
+
+/// A refusal that will pass: the batch is given up, and what of it wasn't settled is read again.
+fn passing(stream: &Key, reason: String) -> GivenUp {
+    GivenUp::Store(StoreError::Refused {
+        command: "settling",
+        key: stream.to_string(),
+        reason,
+    })
 }
 
 /// What the store was given and hasn't answered for.

@@ -125,12 +125,17 @@ impl Common {
     }
 
     fn store_url(&self, config: &Config) -> Result<StoreUrl, CliError> {
-        match &self.url {
+        let url = match &self.url {
             Some(url) => {
-                StoreUrl::parse(url).map_err(|error| CliError::Input(format!("--url: {error}")))
+                StoreUrl::parse(url).map_err(|error| CliError::Input(format!("--url: {error}")))?
             }
-            None => Ok(config.store_url()),
+            None => config.store_url(),
+        };
+        if url.is_cluster() {
+            let what = "the command line doesn't speak to a cluster yet; what it would do can be done with redis-cli -c";
+            return Err(CliError::Input(format!("{}: {what}", url.place())));
         }
+        Ok(url)
     }
 }
 

@@ -131,7 +131,8 @@ pub(crate) enum Sync {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Relay {
-    /// `embedded`, or the URL of a Redis or Valkey server: `redis://`, `rediss://` or `unix://`.
+    /// `embedded`, or the URL of a Redis or Valkey server or cluster: `redis://`, `rediss://`,
+    /// `unix://` or `redis+cluster://`.
     pub(crate) store: Store,
     /// The first word of the daemon's own keys, and the site id that it speaks as.
     pub(crate) namespace: SiteName,

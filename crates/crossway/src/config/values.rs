@@ -257,7 +257,7 @@ impl TryFrom<String> for Store {
 /// The text isn't the URL of a store. It isn't repeated, because it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0}; a store is `embedded` or a URL as redis://HOST:PORT, rediss://USER:PASSWORD@HOST:PORT or unix:///PATH"
+    "{0}; a store is `embedded` or a URL as redis://HOST:PORT, rediss://USER:PASSWORD@HOST:PORT, unix:///PATH or redis+cluster://HOST,HOST"
 )]
 pub(crate) struct UrlError(#[source] valkey::StoreUrlError);
 
@@ -290,6 +290,11 @@ impl StoreUrl {
     /// None for a URL that was read by [`StoreUrl::parse`].
     pub(crate) fn store(&self) -> Result<valkey::StoreUrl, valkey::StoreUrlError> {
         self.url.parse()
+    }
+
+    /// Whether it is the URL of a cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.store().is_ok_and(|url| url.is_cluster())
     }
 
     /// The embedded store at `listen`, for a program of the same machine.

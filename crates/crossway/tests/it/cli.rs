@@ -201,3 +201,14 @@ fn what_formats_make_of_data_can_be_seen() {
     convert("standard_json", "resp3", "x").refused();
     convert("standard_json", "nope", "{}").refused();
 }
+
+#[test]
+fn a_cluster_is_refused_by_the_command_line_with_the_reason() {
+    let url = "redis+cluster://:s3cret@127.0.0.1:1,127.0.0.1:2";
+    let ran = run(&["--url", url, "policy", "list"]);
+    let said = ran.refused();
+    assert!(
+        said.contains("redis-cli -c") && !said.contains("s3cret"),
+        "{said}"
+    );
+}

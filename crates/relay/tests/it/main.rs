@@ -12,6 +12,7 @@ mod promises;
 
 mod attacks;
 mod bad_input;
+mod cluster;
 mod crossing;
 mod own_commands;
 mod policy;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use crossway_core::address::{Environment, Keyspace, SiteId, Spelling};
 use crossway_core::entry::{Entry, EntryId, Fields};
-use crossway_harness::{RedisServer, eventually};
+use crossway_harness::{RedisCluster, RedisServer, eventually};
 use crossway_relay::{Relay, RelayOptions};
 use crossway_transport::streams::Streams;
+use crossway_transport::streams::cluster::Cluster;
 use crossway_transport::streams::embedded::Embedded;
 use crossway_transport::streams::valkey::Valkey;
 use prometheus_client::registry::Registry;
@@ -45,6 +46,11 @@ impl World {
         let server = RedisServer::start().await;
         let store = connect(&server).await;
         World::on(store, Some(server))
+    }
+
+    pub(crate) async fn cluster(cluster: &RedisCluster) -> World {
+        let url = cluster.url().parse().unwrap();
+        World::on(Arc::new(Cluster::open(&url).await.unwrap()), None)
     }
 
     fn on(store: Arc<dyn Streams>, server: Option<RedisServer>) -> World {

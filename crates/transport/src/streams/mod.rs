@@ -4,9 +4,10 @@
 //! ([`GroupReader`]): it reads many streams at once as the one consumer of a group, and settles
 //! what it read in single atomic steps. Everything else is cold and goes through [`Streams`].
 //!
-//! Two adapters stand behind it, [`embedded`] and [`valkey`]; both pass the contract test in
+//! Three adapters stand behind it, [`embedded`], [`valkey`] and [`cluster`]; all pass the contract test in
 //! `tests/it/contract`.
 
+pub mod cluster;
 pub mod embedded;
 pub mod valkey;
 
@@ -336,6 +337,13 @@ pub enum Health {
 pub trait Streams: Send + Sync + 'static {
     /// Opens a reader. It connects with its first read.
     fn reader(&self, options: ReaderOptions) -> Box<dyn GroupReader>;
+
+    /// Whether a settlement happens as a whole whatever keys it names. Where it doesn't, one that
+    /// is broken off leaves the entry pending, and some of what it writes may have been written: all
+    /// of it is written again when the entry is settled anew.
+    fn is_atomic(&self) -> bool {
+        true
+    }
 
     /// Adds an entry to a stream and gives its id.
     async fn append(&self, stream: &str, fields: Fields) -> Result<EntryId, StoreError>;

@@ -9,6 +9,7 @@
 )]
 
 mod access;
+mod cluster;
 mod contract;
 mod cut;
 mod durability;

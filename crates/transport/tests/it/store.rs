@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossway_core::entry::{Entry, EntryId, Fields};
-use crossway_harness::RedisServer;
+use crossway_harness::{RedisCluster, RedisServer};
+use crossway_transport::streams::cluster::Cluster;
 use crossway_transport::streams::embedded::server::{Server, ServerOptions};
 use crossway_transport::streams::embedded::{Embedded, EmbeddedOptions, Sync};
 use crossway_transport::streams::valkey::Valkey;
@@ -24,7 +25,8 @@ pub(crate) const ENDLESS: Duration = Duration::from_secs(600);
 /// A store, with a way past the port to what is behind it.
 pub(crate) struct Store {
     pub(crate) streams: Arc<dyn Streams>,
-    raw: redis::aio::MultiplexedConnection,
+    /// One for each node that may have the key.
+    raw: Vec<redis::aio::MultiplexedConnection>,
     _kept: Box<dyn Any + Send + std::marker::Sync>,
 }
 
@@ -43,6 +45,15 @@ impl Store {
     /// The same, by a way of its own.
     pub(crate) async fn by(url: &str, server: &RedisServer) -> Store {
         Store::over(connect(url).await, server.client().await, ()).await
+    }
+
+    /// The adapter for clusters, on a real one that the test keeps.
+    pub(crate) async fn on_cluster(cluster: &RedisCluster) -> Store {
+        let url = cluster.url().parse().expect("a URL");
+        let streams = Arc::new(Cluster::open(&url).await.expect("a store"));
+        let mut store = Store::over(streams, cluster.master(0).client().await, ()).await;
+        store.raw = cluster.clients().await;
+        store
     }
 
     /// The embedded store, without a folder.
@@ -75,7 +86,7 @@ impl Store {
             .expect("a membership");
         Store {
             streams,
-            raw,
+            raw: vec![raw],
             _kept: Box::new(kept),
         }
     }
@@ -86,10 +97,13 @@ impl Store {
         for word in words {
             command.arg(word);
         }
-        command
-            .query_async(&mut self.raw.clone())
-            .await
-            .unwrap_or_else(|error| panic!("{words:?}: {error}"))
+        for node in &self.raw {
+            match command.query_async(&mut node.clone()).await {
+                Err(error) if error.code() == Some("MOVED") => {}
+                answer => return answer.unwrap_or_else(|error| panic!("{words:?}: {error}")),
+            }
+        }
+        panic!("{words:?}: no node has the key")
     }
 
     /// Adds an entry of one field.

@@ -23,6 +23,17 @@ pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// Pieces handed to the system at once.
 const MAX_PIECES: usize = 64;
 
+/// Keys that were written, as far as they were told and not asked for since.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    pub(crate) keys: HashSet<Bytes>,
+    /// More than could be kept: any key may be among them.
+    pub(crate) all: bool,
+}
+
+/// More keys than a reader has streams aren't worth telling apart.
+const MAX_WRITTEN: usize = 4096;
+
 /// A socket on which the greeting is done.
 pub(crate) struct Connection {
     socket: Box<dyn Socket>,
@@ -32,6 +43,8 @@ pub(crate) struct Connection {
     in_push: bool,
     watched: HashSet<Key>,
     changed: bool,
+    /// The keys that were written, where all of them are told; `None` where only watched ones are.
+    written: Option<Written>,
     at: Arc<str>,
     /// The connection's number on the store.
     pub(crate) id: u64,
@@ -50,6 +63,7 @@ impl Connection {
             in_push: false,
             watched: HashSet::new(),
             changed: false,
+            written: None,
             at: Arc::clone(&dialer.at),
             id: 0,
             pushes: false,
@@ -97,10 +111,15 @@ impl Connection {
             }
             greeting => {
                 self.pushes = true;
-                if greeting.elements().windows(2).any(|pair| {
+                let cluster = greeting.elements().windows(2).any(|pair| {
                     matches!(pair, [name, mode] if name.text() == Some(b"mode") && mode.text() == Some(b"cluster"))
-                }) {
+                });
+                if cluster && !dialer.in_cluster {
                     return Err(self.refused("HELLO", CLUSTER.as_bytes()));
+                }
+                if dialer.in_cluster && !cluster {
+                    let alone = b"ERR this server isn't part of a cluster; name it as redis://HOST";
+                    return Err(self.refused("HELLO", alone));
                 }
             }
         }
@@ -226,7 +245,6 @@ impl Connection {
                     let push = self.push.take(token).map_err(|error| self.broken(error))?;
                     self.in_push = push.is_none();
                     if push.is_some_and(|push| self.tells_of_change(&push)) {
-                        self.changed = true;
                         return Poll::Ready(Ok(None));
                     }
                 } else if let Some(out) = builder.take(token).map_err(|error| self.broken(error))? {
@@ -280,21 +298,54 @@ impl Connection {
         Ok(!matches!(self.ask(&words).await?, Frame::Error(_)))
     }
 
+    /// Asks the store to tell of every key that is written, in order with its answers.
+    pub(crate) async fn watch_all(&mut self, keys: &[Key]) -> Result<(), StoreError> {
+        self.watched = keys.iter().cloned().collect();
+        self.written = Some(Written::default());
+        let words: [&[u8]; 4] = [b"CLIENT", b"TRACKING", b"ON", b"BCAST"];
+        self.must("CLIENT TRACKING", &words).await.map(drop)
+    }
+
+    /// The keys that were written since this was asked before.
+    pub(crate) fn take_written(&mut self) -> Written {
+        self.written
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
     /// Whether a watched key has changed since this was asked before.
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    fn tells_of_change(&self, push: &Frame) -> bool {
-        match push.elements() {
-            [kind, Frame::Null] => kind.text() == Some(b"invalidate"),
-            [kind, keys] if kind.text() == Some(b"invalidate") => keys
-                .elements()
-                .iter()
-                .filter_map(|key| std::str::from_utf8(key.text()?).ok())
-                .any(|key| self.watched.contains(key)),
-            _ => false,
+    fn tells_of_change(&mut self, push: &Frame) -> bool {
+        let keys = match push.elements() {
+            [kind, keys] if kind.text() == Some(b"invalidate") => keys,
+            _ => return false,
+        };
+        if *keys == Frame::Null {
+            if let Some(written) = &mut self.written {
+                written.all = true;
+            }
+            self.changed = true;
+            return true;
         }
+        let mut told = false;
+        for key in keys.elements() {
+            let Frame::Text(key) = key else { continue };
+            let watched = std::str::from_utf8(key).is_ok_and(|key| self.watched.contains(key));
+            self.changed |= watched;
+            told |= watched;
+            if let Some(written) = &mut self.written {
+                told = true;
+                written.all |= written.keys.len() >= MAX_WRITTEN;
+                if !written.all {
+                    written.keys.insert(key.clone());
+                }
+            }
+        }
+        told
     }
 }
 

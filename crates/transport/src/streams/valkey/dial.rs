@@ -1,6 +1,6 @@
 //! Sockets to the store: TCP, Unix or TLS.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::streams::StoreError;
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// What bytes can be read from and written to.
-pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + Sync> Socket for S {}
 
 /// Makes sockets to one store.
 pub(crate) struct Dialer {
@@ -29,9 +29,48 @@ pub(crate) struct Dialer {
     tls: Option<(TlsConnector, ServerName<'static>)>,
     /// The store's name in messages, without any secret.
     pub(crate) at: Arc<str>,
+    /// Whether the server is expected to be part of a cluster.
+    pub(crate) in_cluster: bool,
 }
 
 impl Dialer {
+    /// For one node of a cluster; with a connector it is spoken to over TLS.
+    pub(crate) fn of_node(
+        host: &Host,
+        credentials: Option<Credentials>,
+        connector: Option<&TlsConnector>,
+    ) -> Result<Dialer, StoreError> {
+        let host = host.clone();
+        let tls = match connector {
+            Some(connector) => {
+                let name = ServerName::try_from(host.name.clone()).map_err(|_| {
+                    unreachable(&host.to_string(), "no certificate can have this name")
+                })?;
+                Some((connector.clone(), name))
+            }
+            None => None,
+        };
+        let endpoint = match &tls {
+            Some(_) => Endpoint::Tls {
+                host,
+                authority: None,
+            },
+            None => Endpoint::Tcp(host),
+        };
+        let url = StoreUrl {
+            endpoint,
+            credentials,
+            database: 0,
+        };
+        let at = url.to_string().into();
+        Ok(Dialer {
+            url,
+            tls,
+            at,
+            in_cluster: true,
+        })
+    }
+
     /// Reads the certificates, where there are any to read.
     pub(crate) async fn new(url: StoreUrl) -> Result<Dialer, StoreError> {
         let at: Arc<str> = url.to_string().into();
@@ -46,15 +85,9 @@ impl Dialer {
                         ),
                     )
                 })?;
-                let authority = authority.clone();
-                let config =
-                    tokio::task::spawn_blocking(move || client_config(authority.as_deref()))
-                        .await
-                        .unwrap_or_else(|error| Err(error.to_string()))
-                        .map_err(|reason| unreachable(&at, reason))?;
-                Some((TlsConnector::from(Arc::new(config)), name))
+                Some((connector(authority.clone(), &at).await?, name))
             }
-            Endpoint::Cluster(_) => {
+            Endpoint::Cluster { .. } => {
                 return Err(StoreError::Refused {
                     command: "HELLO",
                     key: at.to_string(),
@@ -63,7 +96,12 @@ impl Dialer {
             }
             Endpoint::Tcp(_) | Endpoint::Unix(_) => None,
         };
-        Ok(Dialer { url, tls, at })
+        Ok(Dialer {
+            url,
+            tls,
+            at,
+            in_cluster: false,
+        })
     }
 
     pub(crate) fn credentials(&self) -> Option<&Credentials> {
@@ -96,12 +134,25 @@ impl Dialer {
                 )),
                 None => Err(std::io::Error::other("TLS wasn't set up")),
             },
-            Endpoint::Cluster(_) => Err(std::io::Error::other(CLUSTER)),
+            Endpoint::Cluster { .. } => Err(std::io::Error::other(CLUSTER)),
         }
     }
 }
 
-pub(crate) const CLUSTER: &str = "the store is a cluster, and clusters aren't carried yet; give the URL of a server that runs on its own";
+pub(crate) const CLUSTER: &str =
+    "the store is a cluster, and is named as one: redis+cluster://HOST1,HOST2";
+
+/// Reads the certificates of the authorities that are trusted.
+pub(crate) async fn connector(
+    authority: Option<PathBuf>,
+    at: &str,
+) -> Result<TlsConnector, StoreError> {
+    let config = tokio::task::spawn_blocking(move || client_config(authority.as_deref()))
+        .await
+        .unwrap_or_else(|error| Err(error.to_string()))
+        .map_err(|reason| unreachable(at, reason))?;
+    Ok(TlsConnector::from(Arc::new(config)))
+}
 
 pub(crate) fn unreachable(at: &str, reason: impl Into<String>) -> StoreError {
     StoreError::Unreachable {

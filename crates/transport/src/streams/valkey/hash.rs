@@ -80,7 +80,7 @@ impl Updates {
 }
 
 /// One attempt; `None` when the hash was changed meanwhile.
-async fn once(
+pub(crate) async fn once(
     connection: &mut Connection,
     key: &str,
     decide: &mut Decide<'_>,
@@ -135,7 +135,7 @@ fn succeeded(command: &'static str, key: &str, answer: &Frame) -> Result<(), Sto
     }
 }
 
-fn fields(all: &Frame) -> HashMap<String, String> {
+pub(crate) fn fields(all: &Frame) -> HashMap<String, String> {
     let text =
         |frame: &Frame| String::from_utf8_lossy(frame.text().unwrap_or_default()).into_owned();
     let pairs = all.elements().chunks_exact(2);

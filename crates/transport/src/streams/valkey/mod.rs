@@ -5,25 +5,25 @@
 //! (`lane`, `lanes`, `cursors`) and one on which it settles (`session`), with one script
 //! (`settle`). What is cold goes through the `redis` crate over one shared connection (`cold`).
 
-mod backoff;
+pub(super) mod backoff;
 #[cfg(feature = "bare-loop")]
 pub mod bare;
 mod codec;
 mod cold;
-mod connection;
+pub(super) mod connection;
 mod cursors;
-mod dial;
-mod encode;
-mod entries;
-mod frame;
-mod hash;
+pub(super) mod dial;
+pub(super) mod encode;
+pub(super) mod entries;
+pub(super) mod frame;
+pub(super) mod hash;
 mod lane;
 mod lanes;
 mod reader;
 mod session;
-mod settle;
+pub(super) mod settle;
 mod streams;
-mod url;
+pub(super) mod url;
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
--- Carries out settlements, each of them wholly or not at all, under one fence.
+-- Carries out settlements, each of them wholly or not at all.
 --
 -- What a script is given costs more than what it does, so nothing is given twice: entries of one
 -- stream with the same field names share a shape, which holds the names and those values that
@@ -21,14 +21,6 @@ local KEYS, ARGV = KEYS, ARGV
 local pcall, unpack, tonumber, byte, type = redis.pcall, unpack, tonumber, string.byte, type
 
 local NOT_PENDING, UNMET, FAILED = 1, 2, 3
-
-local holder = pcall('HGET', KEYS[1], ARGV[1])
-if type(holder) == 'table' and holder.err then
-  return holder
-end
-if holder ~= ARGV[2] then
-  return redis.error_reply('FENCED the membership has another holder')
-end
 
 local group, consumer = ARGV[3], ARGV[4]
 local bare, shaped, full, many = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])

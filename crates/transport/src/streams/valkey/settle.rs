@@ -11,16 +11,18 @@ use super::frame::Frame;
 use crate::streams::{Append, Fence, Key, Put, Settled, Settlement};
 
 /// The script.
-pub(crate) const SCRIPT: &str = include_str!("settle.lua");
+pub(crate) const SCRIPT: &str = concat!(include_str!("fence.lua"), include_str!("settle.lua"));
+/// The script where the fence can't be asked in the same step. It is given a fence all the same.
+pub(crate) const UNFENCED: &str = include_str!("settle.lua");
 
 /// Settlements in one call: the store does nothing else while the script runs, so a call stays
 /// around two milliseconds.
-const MAX_SETTLEMENTS: usize = 256;
+pub(crate) const MAX_SETTLEMENTS: usize = 256;
 /// Bytes of names and values in one call, for the same reason.
-const MAX_BYTES: usize = 1024 * 1024;
+pub(crate) const MAX_BYTES: usize = 1024 * 1024;
 /// The most fields of one append. The script hands all of them to one command as its arguments,
 /// of which Lua's stack takes about 8000.
-const MAX_FIELDS: usize = 3000;
+pub(crate) const MAX_FIELDS: usize = 3000;
 /// From so many settlements on, looking whether the script's own entries can be passed over costs
 /// less than reading them back.
 const MANY: usize = 8;
@@ -61,7 +63,9 @@ pub(crate) struct Settler<'a> {
     pub(crate) fence: &'a Fence,
     pub(crate) group: &'a str,
     pub(crate) consumer: &'a str,
-    /// The script's digest, as the store gave it.
+    /// How the script is named: by its digest (`EVALSHA`) or by its text (`EVAL`).
+    pub(crate) command: &'static str,
+    /// The script's digest, as the store gave it, or its text.
     pub(crate) digest: &'a [u8],
 }
 
@@ -136,7 +140,7 @@ impl Settler<'_> {
         }
         let mut out = Outgoing::default();
         out.command(3 + keys.list.len() + words.count)
-            .word(b"EVALSHA")
+            .word(self.command.as_bytes())
             .word(self.digest)
             .number(number(keys.list.len()));
         for key in &keys.list {
@@ -349,14 +353,14 @@ fn by_stream<'a>(bare: Vec<&Placed<'a>>) -> Vec<(&'a Key, Vec<Placed<'a>>)> {
     streams
 }
 
-fn size(settlement: &Settlement) -> usize {
+pub(crate) fn size(settlement: &Settlement) -> usize {
     let appends = settlement.appends.iter().map(|append| append.fields.size());
     let puts = settlement.puts.iter().map(|put| put.value.len());
     appends.chain(puts).fold(0, usize::saturating_add)
 }
 
 /// Milliseconds; the store refuses zero.
-fn lifetime(put: &Put) -> u64 {
+pub(crate) fn lifetime(put: &Put) -> u64 {
     u64::try_from(put.ttl.as_millis())
         .unwrap_or(u64::MAX)
         .clamp(1, i64::MAX.unsigned_abs() / 4)
@@ -415,6 +419,7 @@ mod tests {
             fence,
             group: "g",
             consumer: "c",
+            command: "EVALSHA",
             digest: b"d",
         }
     }

@@ -3,8 +3,14 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 const DEFAULT_PORT: u16 = 6379;
+
+/// How long a write on a cluster waits for a replica to have it.
+const DEFAULT_CONFIRM: Duration = Duration::from_secs(1);
+/// A longer wait would hold up everything else on that node.
+const LONGEST_CONFIRM_MS: u64 = 4_000;
 
 /// The address of a store and the credentials for it. Neither its `Display` nor its `Debug` shows
 /// the password.
@@ -14,7 +20,9 @@ const DEFAULT_PORT: u16 = 6379;
 /// | `redis://user:password@host:port/db` | TCP; `valkey://` means the same |
 /// | `rediss://…?ca=FILE` | TLS, by the system's authorities, or only by those in `FILE`; also `valkeys://` |
 /// | `unix://user:password@/path?db=1` | a Unix socket; also `redis+unix://` |
-/// | `redis+cluster://host1,host2` | a cluster |
+/// | `redis+cluster://host1,host2` | a cluster, found through any of these nodes; also `valkey+cluster://` |
+/// | `rediss+cluster://host1,host2?ca=FILE` | the same over TLS |
+/// | `…?confirm=MS` | how long a write on a cluster waits for a replica to have it; 1000 where it is left out, 0 never waits |
 ///
 /// Everything but the host may be left out. What isn't a letter or digit in a user name, password
 /// or path may be written as `%` and two hexadecimal digits, and `/ : @ ? # %` in a user name or
@@ -35,10 +43,14 @@ pub(crate) enum Endpoint {
         authority: Option<PathBuf>,
     },
     Unix(PathBuf),
-    Cluster(Vec<Host>),
+    Cluster {
+        seeds: Vec<Host>,
+        tls: Option<Option<PathBuf>>,
+        confirm: Duration,
+    },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) port: u16,
@@ -58,6 +70,14 @@ pub struct StoreUrlError(String);
 
 fn wrong<T>(what: impl Into<String>) -> Result<T, StoreUrlError> {
     Err(StoreUrlError(what.into()))
+}
+
+impl StoreUrl {
+    /// Whether it is the URL of a cluster.
+    #[must_use]
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Cluster { .. })
+    }
 }
 
 impl FromStr for StoreUrl {
@@ -80,7 +100,7 @@ impl FromStr for StoreUrl {
             None => (None, authority),
         };
         let mut url = StoreUrl {
-            endpoint: Endpoint::Cluster(Vec::new()),
+            endpoint: Endpoint::Unix(PathBuf::new()),
             credentials: userinfo.map(credentials).transpose()?.flatten(),
             database: 0,
         };
@@ -113,17 +133,33 @@ impl FromStr for StoreUrl {
                     url.database = database(&value)?;
                 }
             }
-            "redis+cluster" | "valkey+cluster" => {
-                let hosts: Result<Vec<Host>, StoreUrlError> = hosts.split(',').map(host).collect();
-                url.endpoint = Endpoint::Cluster(hosts?);
-                options(query, &[])?;
+            "redis+cluster" | "valkey+cluster" | "rediss+cluster" | "valkeys+cluster" => {
+                let encrypted = matches!(scheme, "rediss+cluster" | "valkeys+cluster");
+                let known: &[&str] = if encrypted {
+                    &["ca", "confirm"]
+                } else {
+                    &["confirm"]
+                };
+                let (mut tls, mut confirm) = (encrypted.then_some(None), DEFAULT_CONFIRM);
+                for (name, value) in options(query, known)? {
+                    match name.as_str() {
+                        "ca" => tls = Some(Some(PathBuf::from(value))),
+                        _ => confirm = confirmation(&value)?,
+                    }
+                }
+                let seeds: Result<Vec<Host>, StoreUrlError> = hosts.split(',').map(host).collect();
+                url.endpoint = Endpoint::Cluster {
+                    seeds: seeds?,
+                    tls,
+                    confirm,
+                };
                 if database_in_path(path)? != 0 {
                     return wrong("a cluster has only database 0");
                 }
             }
             _ => {
                 return wrong(
-                    "its scheme is none of redis, rediss, valkey, valkeys, unix, redis+unix, redis+cluster",
+                    "its scheme is none of redis, rediss, valkey, valkeys, unix, redis+unix, redis+cluster, rediss+cluster",
                 );
             }
         }
@@ -148,7 +184,7 @@ fn credentials(userinfo: &str) -> Result<Option<Credentials>, StoreUrlError> {
     }))
 }
 
-fn host(text: &str) -> Result<Host, StoreUrlError> {
+pub(crate) fn host(text: &str) -> Result<Host, StoreUrlError> {
     let (name, port) = if let Some(rest) = text.strip_prefix('[') {
         let Some((name, rest)) = rest.split_once(']') else {
             return wrong("the address in brackets has no closing `]`");
@@ -195,6 +231,13 @@ fn database(text: &str) -> Result<u32, StoreUrlError> {
     match text.parse() {
         Ok(number) if number <= i32::MAX.unsigned_abs() => Ok(number),
         _ => wrong("the database isn't a whole number (`/` in a password is written %2F)"),
+    }
+}
+
+fn confirmation(text: &str) -> Result<Duration, StoreUrlError> {
+    match text.parse() {
+        Ok(ms) if ms <= LONGEST_CONFIRM_MS => Ok(Duration::from_millis(ms)),
+        _ => wrong("the option `confirm` isn't a number of milliseconds from 0 to 4000"),
     }
 }
 
@@ -258,7 +301,8 @@ impl fmt::Display for StoreUrl {
             Endpoint::Tcp(_) => "redis://",
             Endpoint::Tls { .. } => "rediss://",
             Endpoint::Unix(_) => "unix://",
-            Endpoint::Cluster(_) => "redis+cluster://",
+            Endpoint::Cluster { tls: None, .. } => "redis+cluster://",
+            Endpoint::Cluster { tls: Some(_), .. } => "rediss+cluster://",
         })?;
         if let Some(credentials) = &self.credentials {
             write!(
@@ -270,8 +314,8 @@ impl fmt::Display for StoreUrl {
         match &self.endpoint {
             Endpoint::Tcp(host) | Endpoint::Tls { host, .. } => write!(f, "{host}")?,
             Endpoint::Unix(path) => write!(f, "{}", path.display())?,
-            Endpoint::Cluster(hosts) => {
-                let hosts: Vec<String> = hosts.iter().map(Host::to_string).collect();
+            Endpoint::Cluster { seeds, .. } => {
+                let hosts: Vec<String> = seeds.iter().map(Host::to_string).collect();
                 f.write_str(&hosts.join(","))?;
             }
         }
@@ -382,7 +426,20 @@ mod tests {
         ];
         assert_eq!(
             parsed("redis+cluster://a,b:7").endpoint,
-            Endpoint::Cluster(hosts)
+            Endpoint::Cluster {
+                seeds: hosts,
+                tls: None,
+                confirm: DEFAULT_CONFIRM
+            }
+        );
+        let Endpoint::Cluster { tls, confirm, .. } =
+            parsed("rediss+cluster://a?ca=/x&confirm=0").endpoint
+        else {
+            panic!("a cluster");
+        };
+        assert_eq!(
+            (tls, confirm),
+            (Some(Some(PathBuf::from("/x"))), Duration::ZERO)
         );
     }
 
@@ -407,6 +464,8 @@ mod tests {
             ("redis://[::1", "]"),
             ("redis+cluster://a,,b", "host"),
             ("redis+cluster://a/1", "cluster"),
+            ("redis+cluster://a?ca=s3cret", "`confirm`"),
+            ("redis+cluster://a?confirm=s3cret", "`confirm`"),
         ] {
             let error = text.parse::<StoreUrl>().expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");

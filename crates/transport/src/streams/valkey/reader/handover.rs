@@ -52,6 +52,7 @@ impl ValkeyReader {
             fence,
             group: &self.options.group,
             consumer: &self.options.consumer,
+            command: "EVALSHA",
             digest: &digest,
         };
         let plan = settler.plan(settlements);
