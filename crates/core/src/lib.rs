@@ -16,3 +16,4 @@ pub mod guard;
 pub mod message;
 pub mod plane;
 pub mod policy;
+pub mod rate;

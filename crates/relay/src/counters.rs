@@ -140,7 +140,9 @@ impl Counters {
                 let possible = guard == NO_GUARD
                     || matches!(
                         (guard, code),
-                        ("policy", Code::Denied) | ("environment", Code::Environment)
+                        ("policy", Code::Denied)
+                            | ("environment", Code::Environment)
+                            | ("rate", Code::RateLimited)
                     );
                 if possible {
                     drop(refusals.get_or_create(&RefusalLabel {

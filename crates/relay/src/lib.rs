@@ -21,6 +21,7 @@ mod directory;
 mod discovery;
 mod ids;
 mod judge;
+mod limiter;
 mod manifest;
 mod membership;
 mod options;
@@ -33,6 +34,7 @@ mod settling;
 
 pub use counters::Counters;
 pub use ids::random_name;
+pub use limiter::RateLimits;
 pub use manifest::{Manifest, Registration, RegistrationError, StoredEntity, StoredSite};
 pub use options::{Discovery, RelayOptions};
 pub use relay::{Readiness, Relay, RelayError};

@@ -22,6 +22,7 @@ use crate::counters::Counters;
 use crate::directory::Directory;
 use crate::discovery;
 use crate::judge::now_ms;
+use crate::limiter::Limiter;
 use crate::membership::{Impostor, Membership, ROUND, VALID_FOR, slice};
 use crate::options::RelayOptions;
 use crate::reader::{Assignment, Reader, Source};
@@ -48,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Streams>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) limiter: Limiter,
     /// The standing among the daemons, renewed with each round.
     pub(crate) lease: watch::Sender<Option<Lease>>,
 }
@@ -122,6 +124,7 @@ impl Relay {
             store,
             directory,
             counters,
+            limiter: Limiter::new(),
             lease: watch::Sender::new(None),
         });
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -148,7 +151,7 @@ impl Relay {
     }
 
     /// Puts changed options into force: default policy, administrators, manifest, reply time,
-    /// attempts, discovery and limits on sites. The others need a restart.
+    /// attempts, discovery, rates and limits on sites. The others need a restart.
     pub async fn reload(&self, options: RelayOptions) {
         let old = self.shared.directory.options();
         let kept = RelayOptions {

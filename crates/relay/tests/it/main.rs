@@ -13,5 +13,6 @@ mod promises;
 mod attacks;
 mod bad_input;
 mod crossing;
+mod limits;
 mod several;
 mod world;
