@@ -31,6 +31,7 @@ mod registry;
 mod relay;
 mod reply;
 mod settling;
+mod trimming;
 
 pub use counters::Counters;
 pub use ids::random_name;

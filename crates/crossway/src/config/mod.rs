@@ -163,6 +163,8 @@ pub(crate) struct Relay {
     pub(crate) max_fields: Limit<1024>,
     /// The most sites that may be registered.
     pub(crate) max_sites: NonZeroUsize,
+    /// About how many entries a stream keeps; what a group hasn't acknowledged stays anyhow.
+    pub(crate) max_len: Limit<1_000_000_000>,
     /// How much each source, and each pair of source and target, may send.
     pub(crate) rate: Rates,
 }
@@ -187,6 +189,8 @@ impl Default for Relay {
             max_fields: Limit::literal(512),
             // Ten times what has been measured.
             max_sites: NonZeroUsize::MIN.saturating_add(99_999),
+            // Some tens of megabytes of ordinary messages.
+            max_len: Limit::literal(100_000),
             rate: Rates::default(),
         }
     }

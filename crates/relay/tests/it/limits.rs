@@ -1,13 +1,15 @@
 //! How much a source may send.
 
 use crossway_core::rate::Rate;
+use crossway_harness::eventually;
 
-use crate::world::{World, field, options, site, stream};
+use crate::world::{PATIENCE, World, field, options, site, stream};
 
 on_both_stores!(
     a_source_over_its_rate_is_told_how_long_to_wait_and_others_are_not,
     a_rate_changes_without_a_restart,
     a_batch_counts_its_commands,
+    a_long_stream_is_shortened_where_everybody_has_read,
 );
 
 /// So slow that no test sees it refill.
@@ -93,4 +95,25 @@ async fn a_batch_counts_its_commands(world: World) {
         field(&batch("second", two).await, "_ec"),
         "RELAY.RATE_LIMITED"
     );
+}
+
+async fn a_long_stream_is_shortened_where_everybody_has_read(mut world: World) {
+    let mut options = options("one");
+    options.max_len = 100;
+    world = world.start().await;
+    world.relay.as_ref().unwrap().reload(options).await;
+    let first = world.write("a", &[("t", "e"), ("c", "mine")]).await;
+    for _ in 0..399 {
+        world.write("a", &[("t", "e"), ("c", "mine")]).await;
+    }
+    let left = eventually(PATIENCE, "a shorter stream", async || {
+        let left = world.entries(&stream("a")).await;
+        (left.len() <= 250).then_some(left)
+    })
+    .await;
+    assert!(left.len() >= 100 && left[0].id > first, "{}", left.len());
+    eventually(PATIENCE, "the trimmed entries to be counted", async || {
+        (world.counter("crossway_relay_trimmed_entries_total") > 0).then_some(())
+    })
+    .await;
 }

@@ -23,6 +23,7 @@ mod reader;
 mod session;
 mod settle;
 mod streams;
+mod trim;
 mod url;
 
 use std::sync::Arc;
