@@ -34,6 +34,7 @@ mod settling;
 mod trimming;
 
 pub use counters::Counters;
+pub use dead::{DeadLetter, DeadLetterError};
 pub use ids::random_name;
 pub use limiter::RateLimits;
 pub use manifest::{Manifest, Registration, RegistrationError, StoredEntity, StoredSite};
