@@ -1,4 +1,6 @@
-//! `crossway dead list|show`.
+//! `crossway dead list|show|retry|drop`.
+
+mod settle;
 
 use std::time::Duration;
 
@@ -24,6 +26,10 @@ pub(super) enum Dead {
     List(List),
     /// Show one, with all fields of the original.
     Show(Show),
+    /// Send originals on their way again, on a server; each makes its whole crossing anew.
+    Retry(settle::Which),
+    /// Throw letters away, on a server.
+    Drop(settle::Which),
 }
 
 /// Which letters to list.
@@ -63,6 +69,8 @@ impl Dead {
         match self {
             Dead::List(list) => list.run(&mut store, output).await,
             Dead::Show(show) => show.run(&mut store, output).await,
+            Dead::Retry(which) => which.retry(&mut store, output).await,
+            Dead::Drop(which) => which.discard(&mut store, output).await,
         }
     }
 }
@@ -225,8 +233,21 @@ async fn read(
     to: EntryId,
     count: usize,
 ) -> Result<(Vec<(EntryId, Fields)>, Option<EntryId>), CliError> {
+    let key = store.keys.dead(environment);
+    range(store, &key, command, from, to, count).await
+}
+
+/// Entries of a stream, and the id of the last of them.
+async fn range(
+    store: &mut Store,
+    key: &str,
+    command: &'static str,
+    from: EntryId,
+    to: EntryId,
+    count: usize,
+) -> Result<(Vec<(EntryId, Fields)>, Option<EntryId>), CliError> {
     let mut range = redis::cmd(command);
-    range.arg(&*store.keys.dead(environment));
+    range.arg(key);
     range.arg(from.to_string()).arg(to.to_string());
     range.arg("COUNT").arg(count);
     let answer: Answered = store.run(&range).await?;

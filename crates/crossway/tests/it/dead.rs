@@ -75,5 +75,74 @@ async fn a_letter_is_listed_with_its_reason_and_shown_with_its_fields() {
     );
     on(&server, &["dead", "show", "first"]).refused();
     on(&server, &["dead", "list", "--env", "nowhere"]).refused();
+
+    // Once the target is a stream, a retry makes the whole crossing.
+    let _: () = redis::cmd("DEL")
+        .arg("odd:gnode:unified:production")
+        .query_async(&mut client)
+        .await
+        .unwrap();
+    let retried = on(&server, &["dead", "retry", "--all"]);
+    assert_eq!(
+        (retried.status, &retried.object()["retried"]),
+        (0, &json!([id]))
+    );
+    eventually(SOON, "the delivery", async || {
+        let entries: Vec<(String, Vec<String>)> = redis::cmd("XRANGE")
+            .arg(&["odd:gnode:unified:production", "-", "+"])
+            .query_async(&mut client.clone())
+            .await
+            .unwrap();
+        let (_, fields) = entries.into_iter().next()?;
+        fields.contains(&"charge".to_owned()).then_some(())
+    })
+    .await;
+    assert!(none(&["dead", "list"]));
+    assert_eq!(on(&server, &["dead", "retry", id]).status, 1);
+    assert_eq!(on(&server, &["dead", "drop", id]).status, 1);
     assert!(daemon.terminate().await, "{}", daemon.log());
+}
+
+#[tokio::test]
+async fn letters_are_dropped_and_one_that_names_no_sites_stream_is_not_retried() {
+    let server = RedisServer::start().await;
+    let mut client = server.client().await;
+    let id: String = redis::cmd("XADD")
+        .arg(&[
+            "gnode:gnode:relay:dead:staging",
+            "*",
+            "code",
+            "RELAY.X",
+            "reason",
+            "r",
+        ])
+        .arg(&[
+            "stream",
+            "gnode:gnode:sites",
+            "entry",
+            "1-1",
+            "attempts",
+            "1",
+            "at",
+            "1",
+        ])
+        .arg(&["whole", "true", "f:t", "c"])
+        .query_async(&mut client)
+        .await
+        .unwrap();
+    let kept = on(&server, &["dead", "retry", &id]);
+    assert_eq!(
+        (kept.status, &kept.object()["kept"][0]["id"]),
+        (1, &json!(id))
+    );
+    on(&server, &["dead", "drop"]).refused();
+    let dropped = on(&server, &["dead", "drop", &id]);
+    assert_eq!(
+        (dropped.status, &dropped.object()["dropped"]),
+        (0, &json!([id]))
+    );
+    assert_eq!(
+        on(&server, &["dead", "list"]).object()["letters"],
+        json!([])
+    );
 }
