@@ -41,6 +41,8 @@ codes! {
     Environment = "RELAY.ENVIRONMENT", "address the target in the sender's own environment";
     /// A policy rule, or the default, forbids it.
     Denied = "RELAY.DENIED", "see `crossway policy explain` for the rule";
+    /// The sender, or the pair, sends more than its rate allows.
+    RateLimited = "RELAY.RATE_LIMITED", "wait for `retry_after_ms`, send less at once, or raise `relay.rate`";
     /// The store refused the write to the target.
     Undeliverable = "RELAY.UNDELIVERABLE", "look at the target's stream: is the key a stream, is the store full?";
     /// A command of the daemon that only an administrator may give.
@@ -71,6 +73,8 @@ pub struct Refusal {
     pub code: Code,
     /// What happened to what; never a value of the message.
     pub message: Cow<'static, str>,
+    /// After how many milliseconds the same may pass, where that is known.
+    pub retry_after_ms: Option<u64>,
 }
 
 impl Refusal {
@@ -80,6 +84,16 @@ impl Refusal {
         Refusal {
             code,
             message: message.into(),
+            retry_after_ms: None,
+        }
+    }
+
+    /// The same refusal, with the time to wait.
+    #[must_use]
+    pub fn retry_after(self, ms: u64) -> Refusal {
+        Refusal {
+            retry_after_ms: Some(ms),
+            ..self
         }
     }
 }

@@ -6,6 +6,7 @@
 use crate::address::{Environment, SiteId};
 use crate::code::{Code, Refusal};
 use crate::policy::{Action, Policy};
+use crate::rate::Exceeded;
 
 /// What a plane knows of a message that asks for admission.
 pub struct Candidate<'a> {
@@ -21,6 +22,8 @@ pub struct Candidate<'a> {
     pub target_environment: Option<&'a Environment>,
     /// What it wants done, by name; a batch wants several things.
     pub commands: &'a [&'a str],
+    /// The rate that it would exceed, if any; what is refused for it costs nothing.
+    pub exceeded: Option<Exceeded>,
 }
 
 /// One guard: its name, as it is counted, and its judgement.
@@ -31,7 +34,7 @@ pub struct Guard {
 }
 
 /// The guards in their order. This is the only place where the order stands.
-pub const GUARDS: [Guard; 4] = [
+pub const GUARDS: [Guard; 5] = [
     Guard {
         name: "shape",
         judge: shape,
@@ -47,6 +50,10 @@ pub const GUARDS: [Guard; 4] = [
     Guard {
         name: "policy",
         judge: policy,
+    },
+    Guard {
+        name: "rate",
+        judge: rate,
     },
 ];
 
@@ -110,6 +117,24 @@ fn policy(candidate: &Candidate<'_>, policy: &Policy) -> Option<Refusal> {
     ))
 }
 
+fn rate(candidate: &Candidate<'_>, _: &Policy) -> Option<Refusal> {
+    Some(match candidate.exceeded? {
+        Exceeded::For(wait) => {
+            // Rounded up: who waits as long as told has waited long enough.
+            let ms = wait.as_nanos().div_ceil(1_000_000);
+            let ms = u64::try_from(ms).unwrap_or(u64::MAX);
+            let reason = format!("too many messages in too short a time; wait {ms} ms");
+            Refusal::new(Code::RateLimited, reason).retry_after(ms)
+        }
+        Exceeded::Ever(burst) => Refusal::new(
+            Code::RateLimited,
+            format!(
+                "a batch may have at most {burst} commands, which is all that the rate allows at once"
+            ),
+        ),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +156,7 @@ mod tests {
             environment: &here,
             target_environment: Some(&there),
             commands: &["x"],
+            exceeded: Some(Exceeded::For(std::time::Duration::from_micros(1500))),
         };
         let guard = |candidate: &Candidate<'_>| admit(candidate, &policy).unwrap_err().guard;
         assert_eq!(guard(&candidate), "shape");
@@ -140,6 +166,10 @@ mod tests {
         assert_eq!(guard(&candidate), "environment");
         candidate.target_environment = Some(&here);
         assert_eq!(guard(&candidate), "policy");
-        assert!(admit(&candidate, &Policy::new(Action::Allow)).is_ok());
+        let allowing = Policy::new(Action::Allow);
+        let late = admit(&candidate, &allowing).unwrap_err();
+        assert_eq!((late.guard, late.refusal.retry_after_ms), ("rate", Some(2)));
+        candidate.exceeded = None;
+        assert!(admit(&candidate, &allowing).is_ok());
     }
 }

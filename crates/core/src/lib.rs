@@ -17,3 +17,4 @@ pub mod guard;
 pub mod message;
 pub mod plane;
 pub mod policy;
+pub mod rate;

@@ -90,7 +90,11 @@ impl Addressee {
             ("st", "error".to_owned()),
             ("e", refusal.message.to_string()),
         ];
-        self.append(options, now_ms, "r", said, Some(refusal.code.as_str()))
+        let mut told = self.append(options, now_ms, "r", said, Some(refusal.code.as_str()));
+        if let Some(ms) = refusal.retry_after_ms {
+            told.fields.push("retry_after_ms", ms.to_string());
+        }
+        told
     }
 
     /// The acknowledgement that a message was handed over.

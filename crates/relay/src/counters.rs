@@ -83,6 +83,10 @@ pub struct Counters {
     pub(crate) store_errors: Counter,
     /// Times that this daemon was removed by another and joined anew.
     pub(crate) evictions: Counter,
+    /// Entries that were taken off streams that were too long.
+    pub(crate) trimmed: Counter,
+    /// Streams that are too long because a group hasn't acknowledged.
+    pub(crate) streams_held: Gauge,
     /// Sites that are registered.
     pub(crate) sites: Gauge,
     /// Policy rules in force.
@@ -126,6 +130,8 @@ impl Counters {
             store_losses: Counter::default(),
             store_errors: Counter::default(),
             evictions: Counter::default(),
+            trimmed: Counter::default(),
+            streams_held: Gauge::default(),
             sites: Gauge::default(),
             rules: Gauge::default(),
             streams: Gauge::default(),
@@ -140,7 +146,9 @@ impl Counters {
                 let possible = guard == NO_GUARD
                     || matches!(
                         (guard, code),
-                        ("policy", Code::Denied) | ("environment", Code::Environment)
+                        ("policy", Code::Denied)
+                            | ("environment", Code::Environment)
+                            | ("rate", Code::RateLimited)
                     );
                 if possible {
                     drop(refusals.get_or_create(&RefusalLabel {
@@ -185,6 +193,16 @@ impl Counters {
             "evictions",
             "Times this daemon was removed by another",
             counters.evictions.clone(),
+        );
+        relay.register(
+            "trimmed_entries",
+            "Acknowledged entries that were taken off streams longer than allowed",
+            counters.trimmed.clone(),
+        );
+        relay.register(
+            "streams_held",
+            "Streams longer than allowed because a group has not acknowledged",
+            counters.streams_held.clone(),
         );
         relay.register("sites", "Registered sites", counters.sites.clone());
         relay.register("rules", "Policy rules in force", counters.rules.clone());

@@ -20,6 +20,7 @@ use crate::batch;
 use crate::commands;
 use crate::counters::{NO_GUARD, Outcome};
 use crate::ids::DeliveryIds;
+use crate::limiter::{Limiter, Passing};
 use crate::options::RelayOptions;
 use crate::registry::Registry;
 use crate::reply::{Answer, Record};
@@ -88,6 +89,7 @@ pub(crate) struct Crossing<'a> {
     pub(crate) options: &'a RelayOptions,
     pub(crate) registry: &'a Registry,
     pub(crate) policy: &'a Policy,
+    pub(crate) limiter: &'a Limiter,
     pub(crate) now_ms: u64,
 }
 
@@ -140,7 +142,7 @@ impl Crossing<'_> {
                 Err(Refusal::new(Code::TargetNotFound, reason))
             }
         };
-        let (place, stream) = match self.admit(arrival, place) {
+        let (place, stream, commands) = match self.admit(arrival, place) {
             Ok(admitted) => admitted,
             Err(objection) => return self.refuse(arrival, objection),
         };
@@ -148,7 +150,12 @@ impl Crossing<'_> {
             return Step::Adopt(stream);
         }
         // Here `p` is translated, where the formats of source and target differ.
-        self.deliver(arrival, &place.entity, &stream, ids)
+        let delivered = self.deliver(arrival, &place.entity, &stream, ids);
+        if matches!(&delivered, Step::Settle(decided) if decided.outcome == Outcome::Relayed) {
+            let message = arrival.passing(&stream.site, commands);
+            self.limiter.take(&self.options.rates, &message);
+        }
+        delivered
     }
 
     fn resolve(&self, arrival: &Arrival<'_>) -> Found {
@@ -212,7 +219,7 @@ impl Crossing<'_> {
         &self,
         arrival: &Arrival<'_>,
         place: Result<Place, Refusal>,
-    ) -> Result<(Place, SiteStream), Objection> {
+    ) -> Result<(Place, SiteStream, u32), Objection> {
         let message = arrival.message;
         let batch = match message.kind() {
             Some(Kind::BatchCommand) => batch::parse(message.params().map(|p| &**p)),
@@ -231,6 +238,11 @@ impl Crossing<'_> {
                     .collect()
             }
         };
+        let count = u32::try_from(items.len().max(1)).unwrap_or(u32::MAX);
+        let exceeded = place.as_ref().ok().and_then(|place| {
+            let message = arrival.passing(&place.site, count);
+            self.limiter.check(&self.options.rates, &message)
+        });
         let reached = place.as_ref().ok().and_then(|place| place.stream.as_ref());
         let candidate = Candidate {
             flaw,
@@ -239,6 +251,7 @@ impl Crossing<'_> {
             environment: &arrival.source.environment,
             target_environment: reached.map(|stream| &stream.environment),
             commands: &commands,
+            exceeded,
         };
         guard::admit(&candidate, self.policy)?;
         match place {
@@ -253,6 +266,7 @@ impl Crossing<'_> {
                     stream: None,
                 },
                 stream,
+                count,
             )),
             // The guards object to both; this only keeps the types honest.
             Ok(Place { stream: None, .. }) => Err(objection(Refusal::new(
@@ -365,6 +379,16 @@ impl Crossing<'_> {
 }
 
 impl Arrival<'_> {
+    fn passing<'p>(&'p self, target: &'p SiteId, commands: u32) -> Passing<'p> {
+        Passing {
+            stream: &self.source.key,
+            entry: self.entry,
+            source: &self.source.site,
+            target,
+            commands,
+        }
+    }
+
     fn forged(&self) -> bool {
         self.message
             .claimed_site()

@@ -124,10 +124,13 @@ impl Directory {
     pub(crate) async fn look_up(&self, name: &str) -> Result<(), StoreError> {
         let options = self.options();
         let keyspace = &options.keyspace;
-        if let Some(body) = self.store.hash_get(&keyspace.sites(), name).await? {
+        let (sites, entities) = (keyspace.sites(), keyspace.entities());
+        let site = self.store.hash_get(&sites, name);
+        let (site, entity) = tokio::try_join!(site, self.store.hash_get(&entities, name))?;
+        if let Some(body) = site {
             return self.know_site(name, &body).map_or(Ok(()), |()| Ok(()));
         }
-        let Some(body) = self.store.hash_get(&keyspace.entities(), name).await? else {
+        let Some(body) = entity else {
             return Ok(());
         };
         let site = {

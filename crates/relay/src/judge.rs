@@ -99,6 +99,7 @@ impl Judge {
                     options: &options,
                     registry: &registry,
                     policy: &policy,
+                    limiter: &self.shared.limiter,
                     now_ms: now_ms(),
                 };
                 crossing.cross(stream, entry, record, &tried, &mut self.ids)

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crossway_core::address::{Keyspace, SiteId};
 use crossway_core::policy::Action;
 
+use crate::limiter::RateLimits;
 use crate::manifest::Manifest;
 
 /// How sites are found that nobody registers.
@@ -49,6 +50,10 @@ pub struct RelayOptions {
     pub max_sites: usize,
     /// Entries that a dead stream keeps.
     pub dead_max_len: u64,
+    /// Entries that a stream keeps of those that everybody has acknowledged, about.
+    pub max_len: u64,
+    /// How much each source may send; no limit unless set.
+    pub rates: RateLimits,
     /// Sites that are registered at the start.
     pub manifest: Manifest,
 }
@@ -71,6 +76,8 @@ impl RelayOptions {
             max_fields: 512,
             max_sites: 100_000,
             dead_max_len: 10_000,
+            max_len: 100_000,
+            rates: RateLimits::default(),
             manifest: Manifest::default(),
         }
     }

@@ -22,9 +22,11 @@ use crate::counters::Counters;
 use crate::directory::Directory;
 use crate::discovery;
 use crate::judge::now_ms;
+use crate::limiter::Limiter;
 use crate::membership::{Impostor, Membership, ROUND, VALID_FOR, slice};
 use crate::options::RelayOptions;
 use crate::reader::{Assignment, Reader, Source};
+use crate::trimming;
 
 /// The most streams that one reader reads. Its work is done by one core at a time, and what
 /// waits costs it nothing; so it is a few thousand, and a large daemon has several.
@@ -48,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Streams>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) limiter: Limiter,
     /// The standing among the daemons, renewed with each round.
     pub(crate) lease: watch::Sender<Option<Lease>>,
 }
@@ -57,6 +60,8 @@ pub(crate) struct Shared {
 pub(crate) struct Lease {
     pub(crate) fence: Fence,
     pub(crate) valid_until: Instant,
+    /// The slices whose streams this daemon reads.
+    pub(crate) slices: Arc<BTreeSet<u16>>,
 }
 
 impl Lease {
@@ -122,6 +127,7 @@ impl Relay {
             store,
             directory,
             counters,
+            limiter: Limiter::new(),
             lease: watch::Sender::new(None),
         });
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -130,6 +136,7 @@ impl Relay {
         let last = CancellationToken::new();
         tasks.spawn(refresher.run(last.clone()));
         tasks.spawn(discovery::run(Arc::clone(&shared), stop.clone()));
+        tasks.spawn(trimming::run(Arc::clone(&shared), stop.clone()));
         let owner = Owner::new(Arc::clone(&shared));
         let stopping = stop.clone();
         tasks.spawn(async move {
@@ -148,7 +155,7 @@ impl Relay {
     }
 
     /// Puts changed options into force: default policy, administrators, manifest, reply time,
-    /// attempts, discovery and limits on sites. The others need a restart.
+    /// attempts, discovery, rates, length of streams and limits on sites. The others need a restart.
     pub async fn reload(&self, options: RelayOptions) {
         let old = self.shared.directory.options();
         let kept = RelayOptions {
@@ -368,6 +375,7 @@ impl Owner {
         let lease = self.membership.fence(&options.keyspace).map(|fence| Lease {
             fence,
             valid_until: started + VALID_FOR,
+            slices: Arc::new(self.slices.clone()),
         });
         self.shared.lease.send_replace(lease);
         Ok(())

@@ -6,6 +6,7 @@
 mod argument;
 mod banner;
 mod check;
+mod dead;
 mod demo;
 mod format;
 mod inspect;
@@ -77,6 +78,9 @@ enum Command {
     Policy(policy::Policy),
     /// See and change which sites are registered.
     Sites(sites::Sites),
+    /// See what could not be delivered, and why.
+    #[command(subcommand)]
+    Dead(dead::Dead),
     /// Look into files and values without a store.
     #[command(subcommand)]
     Inspect(inspect::Inspect),
@@ -162,6 +166,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Command::Policy(policy) => {
             runtime(false).and_then(|on| on.block_on(policy.run(&cli.common, output)))
+        }
+        Command::Dead(dead) => {
+            runtime(false).and_then(|on| on.block_on(dead.run(&cli.common, output)))
         }
         Command::Sites(sites) => {
             runtime(false).and_then(|on| on.block_on(sites.run(&cli.common, output)))

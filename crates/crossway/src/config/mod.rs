@@ -7,6 +7,7 @@ mod load;
 mod manifest;
 mod overrides;
 mod place;
+mod rate;
 mod values;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use checks::needs_restart;
 pub(crate) use fault::Faults;
 pub(crate) use load::{Loaded, load};
+pub(crate) use rate::Rates;
 pub(crate) use values::{
     EnvironmentName, Filter, Limit, Milliseconds, Secret, SiteName, Store, StoreUrl,
 };
@@ -162,6 +164,10 @@ pub(crate) struct Relay {
     pub(crate) max_fields: Limit<1024>,
     /// The most sites that may be registered.
     pub(crate) max_sites: NonZeroUsize,
+    /// About how many entries a stream keeps; what a group hasn't acknowledged stays anyhow.
+    pub(crate) max_len: Limit<1_000_000_000>,
+    /// How much each source, and each pair of source and target, may send.
+    pub(crate) rate: Rates,
 }
 
 impl Default for Relay {
@@ -184,6 +190,9 @@ impl Default for Relay {
             max_fields: Limit::literal(512),
             // Ten times what has been measured.
             max_sites: NonZeroUsize::MIN.saturating_add(99_999),
+            // Some tens of megabytes of ordinary messages.
+            max_len: Limit::literal(100_000),
+            rate: Rates::default(),
         }
     }
 }

@@ -41,6 +41,22 @@ fn faults(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
+fn a_rate_that_can_be_none_is_refused_where_it_stands() {
+    let rate = |line: &str| faults(&format!("[relay.rate]\n{line}\n"), &[]);
+    for line in [
+        "per_site = { per_second = 0 }",
+        "per_site = { per_second = 1, burst = 0 }",
+        "pairs = { \"shop\" = { per_second = 1 } }",
+        "sites = { \"a b\" = { per_second = 1 } }",
+    ] {
+        let found = rate(line);
+        assert!(found[0].starts_with("FILE:2:"), "{line}: {found:?}");
+    }
+    let sound = "[relay.rate]\nper_pair = { per_second = 2 }\n[relay.rate.pairs]\n\"a:b\" = { per_second = 0.5, burst = 9 }\n";
+    assert_eq!(check_with(sound, &[]).0.status, 0);
+}
+
+#[test]
 fn a_sound_file_is_valid() {
     let sound = r#"
         data_dir = "/var/lib/crossway"

@@ -11,6 +11,7 @@
 mod cli;
 mod config;
 mod conversation;
+mod dead;
 mod demo;
 mod documents;
 mod languages;

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 
 use crate::program::{Ran, program, run};
 
+/// Long enough that only a fault reaches it.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
 fn on(server: &RedisServer, arguments: &[&str]) -> Ran {
     let url = server.url();
     let mut all = arguments.to_vec();

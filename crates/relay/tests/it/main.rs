@@ -14,6 +14,7 @@ mod attacks;
 mod bad_input;
 mod cluster;
 mod crossing;
+mod limits;
 mod own_commands;
 mod policy;
 mod several;

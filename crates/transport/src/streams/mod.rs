@@ -323,6 +323,18 @@ pub enum HashChange {
     Remove(String),
 }
 
+/// What [`Streams::trim_acknowledged`] did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trimmed {
+    /// Entries that were taken away.
+    pub removed: u64,
+    /// Entries that are still there beyond those to be kept.
+    pub beyond: u64,
+    /// The group that has acknowledged the least, or that should be there and isn't; empty where
+    /// nothing was beyond.
+    pub slowest: String,
+}
+
 /// How the store is doing, for readiness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
@@ -392,6 +404,17 @@ pub trait Streams: Send + Sync + 'static {
     /// Shortens a stream to about its newest `keep` entries, whoever has or hasn't read them; one
     /// that doesn't exist is left alone.
     async fn trim(&self, stream: &str, keep: u64) -> Result<(), StoreError>;
+
+    /// Takes at most about `most` of the oldest entries beyond the newest `keep` off a stream, but
+    /// none that a group hasn't acknowledged: nothing from its oldest pending entry on, nor from
+    /// the one it was given last. Where `group` isn't there nothing goes. One atomic step.
+    async fn trim_acknowledged(
+        &self,
+        stream: &str,
+        group: &str,
+        keep: u64,
+        most: u64,
+    ) -> Result<Trimmed, StoreError>;
 
     /// Names of streams that match a glob pattern (`*` any run, `?` any one byte).
     async fn scan(&self, pattern: &str) -> Result<Vec<String>, StoreError>;

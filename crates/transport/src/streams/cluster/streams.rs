@@ -18,8 +18,9 @@ use crate::streams::valkey::encode::Outgoing;
 use crate::streams::valkey::entries::entry_id;
 use crate::streams::valkey::frame::{Frame, FrameBuilder};
 use crate::streams::valkey::hash::{fields, once};
+use crate::streams::valkey::trim;
 use crate::streams::{
-    GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams, glob,
+    GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams, Trimmed, glob,
 };
 
 /// What the port promises for a sign of life.
@@ -342,6 +343,39 @@ impl Streams for Cluster {
             keep.as_bytes(),
         ];
         self.ask("XTRIM", stream, words, false).await.map(drop)
+    }
+
+    async fn trim_acknowledged(
+        &self,
+        stream: &str,
+        group: &str,
+        keep: u64,
+        most: u64,
+    ) -> Result<Trimmed, StoreError> {
+        let (keep, most) = (keep.to_string(), most.to_string());
+        let words: Vec<&[u8]> = vec![
+            b"EVAL",
+            trim::SCRIPT.as_bytes(),
+            b"1",
+            stream.as_bytes(),
+            group.as_bytes(),
+            keep.as_bytes(),
+            most.as_bytes(),
+        ];
+        let answer = self.ask("EVAL", stream, words, false).await?;
+        let [
+            Frame::Integer(removed),
+            Frame::Integer(beyond),
+            Frame::Text(slowest),
+        ] = answer.elements()
+        else {
+            return Err(self.nonsense("what became of a trimming can't be read"));
+        };
+        Ok(Trimmed {
+            removed: u64::try_from(*removed).unwrap_or_default(),
+            beyond: u64::try_from(*beyond).unwrap_or_default(),
+            slowest: String::from_utf8_lossy(slowest).into_owned(),
+        })
     }
 
     async fn scan(&self, pattern: &str) -> Result<Vec<String>, StoreError> {

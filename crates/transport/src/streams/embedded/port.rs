@@ -13,7 +13,7 @@ use super::engine::{AddOptions, Keep, Plan, Refusal, Trim};
 use super::reader::Reader;
 use super::{Embedded, State};
 use crate::streams::{
-    GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams, glob,
+    GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams, Trimmed, glob,
 };
 
 impl Embedded {
@@ -222,6 +222,23 @@ impl Streams for Embedded {
             let plan = state.engine.plan_trim(owned(stream), trim, now)?;
             state.carry_out(plan)?;
             Ok(())
+        })
+        .await
+    }
+
+    async fn trim_acknowledged(
+        &self,
+        stream: &str,
+        group: &str,
+        keep: u64,
+        most: u64,
+    ) -> Result<Trimmed, StoreError> {
+        self.call("XTRIM", stream, |state, now| {
+            let (key, group) = (owned(stream), group.as_bytes());
+            let plan = state
+                .engine
+                .plan_trim_acknowledged(key, group, keep, most, now)?;
+            Ok(state.carry_out(plan)?)
         })
         .await
     }

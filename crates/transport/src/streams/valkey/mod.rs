@@ -23,6 +23,7 @@ mod reader;
 mod session;
 pub(super) mod settle;
 mod streams;
+pub(super) mod trim;
 pub(super) mod url;
 
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use super::cold::protocol;
 use super::entries::entry_id;
 use super::reader::ValkeyReader;
 use crate::streams::{
-    GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams, glob,
+    GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams, Trimmed, glob,
 };
 
 /// Keys asked about at once.
@@ -176,6 +176,16 @@ impl Streams for Valkey {
             .arg(keep)
             .take();
         self.cold.run("XTRIM", stream, &trim).await.map(|_| ())
+    }
+
+    async fn trim_acknowledged(
+        &self,
+        stream: &str,
+        group: &str,
+        keep: u64,
+        most: u64,
+    ) -> Result<Trimmed, StoreError> {
+        self.trim_by_script(stream, group, keep, most).await
     }
 
     async fn scan(&self, pattern: &str) -> Result<Vec<String>, StoreError> {

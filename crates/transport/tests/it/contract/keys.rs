@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crossway_core::entry::EntryId;
 use crossway_transport::streams::{HashChange, Health, Key, StoreError};
 
-use crate::store::{Store, fields, keys, value};
+use crate::store::{Store, bare, fields, keys, read, settle, value};
 
 pub(super) async fn entries_are_kept_as_they_were_appended(store: Store) {
     let odd = fields(&[("n", "1"), ("n", "2"), ("", ""), ("é\r\n", "\0")]);
@@ -275,4 +275,57 @@ pub(super) async fn the_wrong_kind_of_key_is_refused_with_its_name(store: Store)
 
 pub(super) async fn a_store_that_answers_is_up(store: Store) {
     assert_eq!(store.streams.health().await, Health::Up);
+}
+
+pub(super) async fn what_a_group_has_not_acknowledged_is_never_trimmed(store: Store) {
+    let streams = &store.streams;
+    for number in 0..450 {
+        store.add("a", &number.to_string()).await;
+    }
+    let trim = async |keep, most| {
+        let trimmed = streams.trim_acknowledged("a", "g", keep, most).await;
+        let trimmed = trimmed.expect("an answer");
+        assert_eq!(store.all("a").await.len() as u64, keep + trimmed.beyond);
+        trimmed
+    };
+    // Without the group nobody knows what was handled.
+    let (nothing, slowest) = (0, "g".to_owned());
+    let unread = trim(100, 1000).await;
+    assert_eq!((unread.removed, &unread.slowest), (nothing, &slowest));
+    let mut reader = store.reader_with(&["a"], |options| {
+        options.group = "g".into();
+        options.count = 1000;
+    });
+    let batch = read(&mut *reader, 450).await;
+    let unacknowledged = trim(100, 1000).await;
+    assert_eq!((unacknowledged.removed, unacknowledged.beyond), (0, 350));
+    // All but one in the middle.
+    let acknowledge = |entries: &[crossway_transport::streams::Read]| {
+        let settlements = entries.iter().map(bare);
+        settlements.collect::<Vec<_>>()
+    };
+    let (mut done, kept) = (batch.entries.clone(), batch.entries[250].clone());
+    done.remove(250);
+    settle(&mut *reader, acknowledge(&done))
+        .await
+        .expect("an answer");
+    let limited = trim(100, 100).await;
+    assert!((1..=100).contains(&limited.removed), "{limited:?}");
+    let held = trim(100, 1000).await;
+    assert_eq!(held.slowest, "g");
+    let left = store.values("a").await;
+    assert!(
+        left.contains(&"250".to_owned()) && left.len() <= 300,
+        "{}",
+        left.len()
+    );
+    settle(&mut *reader, acknowledge(&[kept]))
+        .await
+        .expect("an answer");
+    trim(100, 1000).await;
+    let left = store.values("a").await;
+    assert!((100..=200).contains(&left.len()), "{}", left.len());
+    assert_eq!(left.last().map(String::as_str), Some("449"));
+    let absent = streams.trim_acknowledged("nothing", "g", 1, 1).await;
+    assert_eq!(absent.expect("an answer").removed, 0);
 }

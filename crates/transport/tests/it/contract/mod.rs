@@ -69,6 +69,7 @@ macro_rules! adapters {
                 keys_are_answered_in_order,
                 streams_are_found_by_pattern,
                 a_stream_is_trimmed_to_about_what_is_kept,
+                what_a_group_has_not_acknowledged_is_never_trimmed,
                 the_wrong_kind_of_key_is_refused_with_its_name,
                 a_store_that_answers_is_up,
             }

@@ -17,6 +17,7 @@ mod scan;
 mod settle;
 mod snapshot;
 mod stream;
+mod trim;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
