@@ -342,6 +342,12 @@ impl Keyspace {
         self.own("relay:policy")
     }
 
+    /// The hash of what is counted for each pair of sites.
+    #[must_use]
+    pub fn telemetry(&self) -> Arc<str> {
+        self.own("telemetry:relay")
+    }
+
     /// The hash of the daemons that live and the slices they hold.
     #[must_use]
     pub fn members(&self) -> Arc<str> {

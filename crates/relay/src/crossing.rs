@@ -23,6 +23,7 @@ use crate::ids::DeliveryIds;
 use crate::options::RelayOptions;
 use crate::registry::Registry;
 use crate::reply::{Answer, Record};
+use crate::telemetry::Passage;
 
 /// What is to be done about an entry.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub(crate) struct Decided {
     pub(crate) objection: Option<Objection>,
     /// It claimed another source than its stream.
     pub(crate) forged: bool,
+    /// Between whom it passed or was refused, where it is a relay.
+    pub(crate) passage: Option<Passage>,
 }
 
 /// What has been tried for an entry that could not be decided at once.
@@ -140,9 +143,10 @@ impl Crossing<'_> {
                 Err(Refusal::new(Code::TargetNotFound, reason))
             }
         };
+        let resolved = place.as_ref().ok().map(|place| place.site.clone());
         let (place, stream) = match self.admit(arrival, place) {
             Ok(admitted) => admitted,
-            Err(objection) => return self.refuse(arrival, objection),
+            Err(objection) => return self.refuse(arrival, resolved.as_ref(), objection),
         };
         if !self.registry.reads(&stream) && *tried == Tried::Nothing {
             return Step::Adopt(stream);
@@ -273,7 +277,8 @@ impl Crossing<'_> {
     ) -> Step {
         let Ok(delivery) = ids.draw() else {
             let reason = "the system has no random bytes for a delivery id";
-            return self.refuse(arrival, objection(Refusal::new(Code::Unavailable, reason)));
+            let objection = objection(Refusal::new(Code::Unavailable, reason));
+            return self.refuse(arrival, Some(&to.site), objection);
         };
         let sender = Addressee::of(arrival.message, arrival.entry, arrival.source);
         let label = Label {
@@ -310,10 +315,16 @@ impl Crossing<'_> {
             outcome: Outcome::Relayed,
             objection: None,
             forged: arrival.forged(),
+            passage: Some(arrival.passage(Some(&to.site))),
         })
     }
 
-    fn refuse(&self, arrival: &Arrival<'_>, objection: Objection) -> Step {
+    fn refuse(
+        &self,
+        arrival: &Arrival<'_>,
+        resolved: Option<&SiteId>,
+        objection: Objection,
+    ) -> Step {
         let sender = Addressee::of(arrival.message, arrival.entry, arrival.source);
         let settlement = Settlement {
             appends: vec![sender.refusal(self.options, self.now_ms, &objection.refusal)],
@@ -325,6 +336,7 @@ impl Crossing<'_> {
             outcome: Outcome::Refused,
             objection: Some(objection),
             forged: arrival.forged(),
+            passage: Some(arrival.passage(resolved)),
         })
     }
 
@@ -358,6 +370,7 @@ impl Crossing<'_> {
                 outcome: Outcome::Answered,
                 objection: None,
                 forged: false,
+                passage: None,
             }),
             None => acknowledge(from, entry, Outcome::ReplyForeign),
         }
@@ -365,6 +378,15 @@ impl Crossing<'_> {
 }
 
 impl Arrival<'_> {
+    /// What it is counted under: the target as it was resolved, else as it was asked for.
+    fn passage(&self, resolved: Option<&SiteId>) -> Passage {
+        Passage::new(
+            &self.source.site,
+            resolved.map_or(self.target, SiteId::as_str),
+            self.message.command(),
+        )
+    }
+
     fn forged(&self) -> bool {
         self.message
             .claimed_site()
@@ -400,5 +422,6 @@ pub(crate) fn acknowledge(source: &SiteStream, entry: EntryId, outcome: Outcome)
         outcome,
         objection: None,
         forged: false,
+        passage: None,
     })
 }

@@ -129,6 +129,7 @@ impl Judge {
         let commands = Commands {
             directory: &self.shared.directory,
             store: &*self.shared.store,
+            telemetry: &self.shared.telemetry,
         };
         let caller = Caller {
             site: &stream.site,
@@ -154,6 +155,7 @@ impl Judge {
                     outcome: Outcome::Command,
                     objection: None,
                     forged: false,
+                    passage: None,
                 })
             }
             Err(DirectoryError::Refused(refusal)) => {
@@ -220,6 +222,7 @@ impl Judge {
             outcome: Outcome::Refused,
             objection,
             forged: false,
+            passage: None,
         }
     }
 
@@ -232,6 +235,7 @@ impl Judge {
         let commands = Commands {
             directory: &self.shared.directory,
             store: &*self.shared.store,
+            telemetry: &self.shared.telemetry,
         };
         let mut decided = bare(stream.clone(), entry.id, Outcome::Command);
         match commands.register_new(&message, entry.id).await {
@@ -289,6 +293,7 @@ impl Judge {
                     outcome: Outcome::Answered,
                     objection: None,
                     forged: false,
+                    passage: None,
                 };
             }
         }
@@ -324,6 +329,7 @@ pub(crate) fn bare(stream: Key, entry: EntryId, outcome: Outcome) -> Decided {
         outcome,
         objection: None,
         forged: false,
+        passage: None,
     }
 }
 

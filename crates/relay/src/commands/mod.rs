@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::batch;
 use crate::directory::{Directory, DirectoryError};
+use crate::telemetry::Telemetry;
 
 /// A command of the daemon's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,7 @@ enum Command {
     PolicySet,
     PolicyList,
     PolicyRemove,
+    RelayStats,
 }
 
 impl Command {
@@ -39,6 +41,7 @@ impl Command {
             "relay_policy_set" => Command::PolicySet,
             "relay_policy_list" => Command::PolicyList,
             "relay_policy_remove" => Command::PolicyRemove,
+            "topology_heatmap" | "relay_stats" => Command::RelayStats,
             _ => return None,
         })
     }
@@ -80,6 +83,7 @@ pub(crate) struct Caller<'a> {
 pub(crate) struct Commands<'a> {
     pub(crate) directory: &'a Directory,
     pub(crate) store: &'a dyn Streams,
+    pub(crate) telemetry: &'a Telemetry,
 }
 
 impl Commands<'_> {
@@ -144,6 +148,10 @@ impl Commands<'_> {
             Command::PolicySet => self.policy_set(params).await,
             Command::PolicyList => self.policy_list().await,
             Command::PolicyRemove => self.policy_remove(params).await,
+            Command::RelayStats => {
+                let key = options.keyspace.telemetry();
+                Ok(self.telemetry.report(self.store, &key).await?)
+            }
         }
     }
 }
