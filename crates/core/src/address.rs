@@ -318,6 +318,19 @@ impl Keyspace {
         .into()
     }
 
+    /// The stream of what a site tells everybody, in whatever environment. It is spelled as
+    /// `stream`, the site's own stream, is.
+    #[must_use]
+    pub fn broadcast(&self, stream: &SiteStream) -> Arc<str> {
+        let (site, word) = (&stream.site, &self.word);
+        if stream.key.starts_with('{') {
+            format!("{{{site}}}:{word}:broadcast")
+        } else {
+            format!("{site}:{word}:broadcast")
+        }
+        .into()
+    }
+
     /// The stream where a site that isn't known yet registers.
     #[must_use]
     pub fn register(&self) -> Arc<str> {

@@ -132,7 +132,9 @@ impl Judge {
             telemetry: &self.shared.telemetry,
         };
         let caller = Caller {
+            stream,
             site: &stream.site,
+            node: message.source_node().unwrap_or_default(),
             environment: &stream.environment,
             entry: entry.id,
         };
@@ -143,9 +145,10 @@ impl Judge {
         } else {
             "r"
         };
-        match commands.run(&caller, &message).await {
+        let mut appends = Vec::new();
+        match commands.run(&caller, &message, &mut appends).await {
             Ok(result) => {
-                let appends = vec![sender.result(&options, now_ms(), kind, result)];
+                appends.push(sender.result(&options, now_ms(), kind, result));
                 let settlement = Settlement {
                     appends,
                     ..Settlement::acknowledge(stream.key.clone(), entry.id)

@@ -12,6 +12,7 @@ mod promises;
 
 mod attacks;
 mod bad_input;
+mod broadcast;
 mod crossing;
 mod several;
 mod telemetry;
