@@ -185,3 +185,49 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: CancellationToken) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crossway_transport::streams::embedded::Embedded;
+
+    #[tokio::test]
+    async fn a_portion_whose_confirmation_was_lost_is_added_once() {
+        let store = Embedded::in_memory();
+        let telemetry = Telemetry::new("one");
+        let passage = Passage::new(&SiteId::parse("a").unwrap(), "b", "get");
+        telemetry.count(&passage, true, Duration::ZERO);
+        let (portion, _) = telemetry.freeze().unwrap();
+        telemetry.flush(&*store, "h").await.unwrap();
+        // As if the answer had not come: the portion is still held.
+        telemetry.lock().frozen = Some(portion);
+        telemetry.count(&passage, true, Duration::ZERO);
+        let report = telemetry.report(&*store, "h").await.unwrap();
+        assert_eq!(report["total_ok"], 2);
+        telemetry.flush(&*store, "h").await.unwrap();
+        assert_eq!(
+            store.hash_get("h", "a|b|ok").await.unwrap().as_deref(),
+            Some("1")
+        );
+        telemetry.flush(&*store, "h").await.unwrap();
+        assert_eq!(
+            store.hash_get("h", "a|b|ok").await.unwrap().as_deref(),
+            Some("2")
+        );
+    }
+
+    #[tokio::test]
+    async fn the_counts_of_several_daemons_add_up() {
+        let store = Embedded::in_memory();
+        let passage = Passage::new(&SiteId::parse("a").unwrap(), "b", "get");
+        for member in ["one", "two", "one"] {
+            let telemetry = Telemetry::new(member);
+            telemetry.count(&passage, false, Duration::ZERO);
+            telemetry.flush(&*store, "h").await.unwrap();
+        }
+        assert_eq!(
+            store.hash_get("h", "a|b|err").await.unwrap().as_deref(),
+            Some("3")
+        );
+    }
+}
