@@ -318,6 +318,19 @@ impl Keyspace {
         .into()
     }
 
+    /// The stream of what a site tells everybody, in whatever environment. It is spelled as
+    /// `stream`, the site's own stream, is.
+    #[must_use]
+    pub fn broadcast(&self, stream: &SiteStream) -> Arc<str> {
+        let (site, word) = (&stream.site, &self.word);
+        if stream.key.starts_with('{') {
+            format!("{{{site}}}:{word}:broadcast")
+        } else {
+            format!("{site}:{word}:broadcast")
+        }
+        .into()
+    }
+
     /// The stream where a site that isn't known yet registers.
     #[must_use]
     pub fn register(&self) -> Arc<str> {
@@ -340,6 +353,12 @@ impl Keyspace {
     #[must_use]
     pub fn policy(&self) -> Arc<str> {
         self.own("relay:policy")
+    }
+
+    /// The hash of what is counted for each pair of sites.
+    #[must_use]
+    pub fn telemetry(&self) -> Arc<str> {
+        self.own("telemetry:relay")
     }
 
     /// The hash of the daemons that live and the slices they hold.

@@ -265,28 +265,40 @@ impl Policy {
             .exact
             .get(source)
             .and_then(|targets| targets.get(target));
-        [
-            exact,
-            self.to.get(target),
-            self.from.get(source),
-            Some(&self.any),
-        ]
-        .into_iter()
-        .flatten()
-        .flatten()
-        .find(|(_, rule)| rule.lists(command))
-        .map_or(
-            Decision {
-                action: self.default,
-                rule: "default",
-                reason: "no rule speaks for it",
-            },
-            |(name, rule)| Decision {
-                action: rule.action,
-                rule: name,
-                reason: &rule.reason,
-            },
-        )
+        self.first([exact, self.to.get(target)], source, command)
+    }
+
+    /// Decides whether `source` may give `command` to nobody in particular. Rules that name a
+    /// target don't speak for it: `source:*` is asked, then `*:*`, then the default.
+    #[must_use]
+    pub fn decide_for_all(&self, source: &SiteId, command: &str) -> Decision<'_> {
+        self.first([None, None], source, command)
+    }
+
+    fn first<'a>(
+        &'a self,
+        named: [Option<&'a Rules>; 2],
+        source: &SiteId,
+        command: &str,
+    ) -> Decision<'a> {
+        let [exact, to] = named;
+        [exact, to, self.from.get(source), Some(&self.any)]
+            .into_iter()
+            .flatten()
+            .flatten()
+            .find(|(_, rule)| rule.lists(command))
+            .map_or(
+                Decision {
+                    action: self.default,
+                    rule: "default",
+                    reason: "no rule speaks for it",
+                },
+                |(name, rule)| Decision {
+                    action: rule.action,
+                    rule: name,
+                    reason: &rule.reason,
+                },
+            )
     }
 }
 
@@ -332,6 +344,19 @@ mod tests {
         assert_eq!(
             decide(&[], "a", "b", "x"),
             (Action::Allow, "default".into())
+        );
+    }
+
+    #[test]
+    fn what_is_for_everybody_is_decided_by_rules_without_a_target() {
+        let all = [("a:b", DENY), ("*:b", DENY), ("a:*", ALLOW), ("*:*", DENY)];
+        let (policy, _) = Policy::compile(Action::Allow, all);
+        let action = |source: &str| policy.decide_for_all(&site(source), "broadcast").action;
+        assert_eq!((action("a"), action("b")), (Action::Allow, Action::Deny));
+        let (policy, _) = Policy::compile(Action::Allow, [("a:b", DENY), ("*:b", DENY)]);
+        assert_eq!(
+            policy.decide_for_all(&site("a"), "broadcast").rule,
+            "default"
         );
     }
 

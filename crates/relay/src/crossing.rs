@@ -24,6 +24,7 @@ use crate::limiter::{Limiter, Passing};
 use crate::options::RelayOptions;
 use crate::registry::Registry;
 use crate::reply::{Answer, Record};
+use crate::telemetry::Passage;
 
 /// What is to be done about an entry.
 #[derive(Debug)]
@@ -47,6 +48,8 @@ pub(crate) struct Decided {
     pub(crate) objection: Option<Objection>,
     /// It claimed another source than its stream.
     pub(crate) forged: bool,
+    /// Between whom it passed or was refused, where it is a relay.
+    pub(crate) passage: Option<Passage>,
 }
 
 /// What has been tried for an entry that could not be decided at once.
@@ -142,9 +145,10 @@ impl Crossing<'_> {
                 Err(Refusal::new(Code::TargetNotFound, reason))
             }
         };
+        let resolved = place.as_ref().ok().map(|place| place.site.clone());
         let (place, stream, commands) = match self.admit(arrival, place) {
             Ok(admitted) => admitted,
-            Err(objection) => return self.refuse(arrival, objection),
+            Err(objection) => return self.refuse(arrival, resolved.as_ref(), objection),
         };
         if !self.registry.reads(&stream) && *tried == Tried::Nothing {
             return Step::Adopt(stream);
@@ -287,7 +291,8 @@ impl Crossing<'_> {
     ) -> Step {
         let Ok(delivery) = ids.draw(&arrival.source.key, arrival.entry) else {
             let reason = "the system has no random bytes for a delivery id";
-            return self.refuse(arrival, objection(Refusal::new(Code::Unavailable, reason)));
+            let objection = objection(Refusal::new(Code::Unavailable, reason));
+            return self.refuse(arrival, Some(&to.site), objection);
         };
         let sender = Addressee::of(arrival.message, arrival.entry, arrival.source);
         let label = Label {
@@ -324,10 +329,16 @@ impl Crossing<'_> {
             outcome: Outcome::Relayed,
             objection: None,
             forged: arrival.forged(),
+            passage: Some(arrival.passage(Some(&to.site))),
         })
     }
 
-    fn refuse(&self, arrival: &Arrival<'_>, objection: Objection) -> Step {
+    fn refuse(
+        &self,
+        arrival: &Arrival<'_>,
+        resolved: Option<&SiteId>,
+        objection: Objection,
+    ) -> Step {
         let sender = Addressee::of(arrival.message, arrival.entry, arrival.source);
         let settlement = Settlement {
             appends: vec![sender.refusal(self.options, self.now_ms, &objection.refusal)],
@@ -339,6 +350,7 @@ impl Crossing<'_> {
             outcome: Outcome::Refused,
             objection: Some(objection),
             forged: arrival.forged(),
+            passage: Some(arrival.passage(resolved)),
         })
     }
 
@@ -372,6 +384,7 @@ impl Crossing<'_> {
                 outcome: Outcome::Answered,
                 objection: None,
                 forged: false,
+                passage: None,
             }),
             None => acknowledge(from, entry, Outcome::ReplyForeign),
         }
@@ -387,6 +400,15 @@ impl Arrival<'_> {
             target,
             commands,
         }
+    }
+
+    /// What it is counted under: the target as it was resolved, else as it was asked for.
+    fn passage(&self, resolved: Option<&SiteId>) -> Passage {
+        Passage::new(
+            &self.source.site,
+            resolved.map_or(self.target, SiteId::as_str),
+            self.message.command(),
+        )
     }
 
     fn forged(&self) -> bool {
@@ -424,5 +446,6 @@ pub(crate) fn acknowledge(source: &SiteStream, entry: EntryId, outcome: Outcome)
         outcome,
         objection: None,
         forged: false,
+        passage: None,
     })
 }

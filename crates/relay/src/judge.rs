@@ -157,9 +157,12 @@ impl Judge {
         let commands = Commands {
             directory: &self.shared.directory,
             store: &*self.shared.store,
+            telemetry: &self.shared.telemetry,
         };
         let caller = Caller {
+            stream,
             site: &stream.site,
+            node: message.source_node().unwrap_or_default(),
             environment: &stream.environment,
             entry: entry.id,
         };
@@ -170,9 +173,10 @@ impl Judge {
         } else {
             "r"
         };
-        match commands.run(&caller, &message).await {
+        let mut appends = Vec::new();
+        match commands.run(&caller, &message, &mut appends).await {
             Ok(result) => {
-                let appends = vec![sender.result(&options, now_ms(), kind, result)];
+                appends.push(sender.result(&options, now_ms(), kind, result));
                 let settlement = Settlement {
                     appends,
                     ..Settlement::acknowledge(stream.key.clone(), entry.id)
@@ -182,6 +186,7 @@ impl Judge {
                     outcome: Outcome::Command,
                     objection: None,
                     forged: false,
+                    passage: None,
                 })
             }
             Err(DirectoryError::Refused(refusal)) => {
@@ -248,6 +253,7 @@ impl Judge {
             outcome: Outcome::Refused,
             objection,
             forged: false,
+            passage: None,
         }
     }
 
@@ -260,6 +266,7 @@ impl Judge {
         let commands = Commands {
             directory: &self.shared.directory,
             store: &*self.shared.store,
+            telemetry: &self.shared.telemetry,
         };
         let mut decided = bare(stream.clone(), entry.id, Outcome::Command);
         match commands.register_new(&message, entry.id).await {
@@ -317,6 +324,7 @@ impl Judge {
                     outcome: Outcome::Answered,
                     objection: None,
                     forged: false,
+                    passage: None,
                 };
             }
         }
@@ -352,6 +360,7 @@ pub(crate) fn bare(stream: Key, entry: EntryId, outcome: Outcome) -> Decided {
         outcome,
         objection: None,
         forged: false,
+        passage: None,
     }
 }
 

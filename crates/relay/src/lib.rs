@@ -32,6 +32,7 @@ mod registry;
 mod relay;
 mod reply;
 mod settling;
+mod telemetry;
 mod trimming;
 
 pub use counters::Counters;

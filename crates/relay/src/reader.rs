@@ -78,6 +78,8 @@ pub(crate) struct Reader {
     /// Submissions whose outcome hasn't been heard.
     pub(crate) handed_over: VecDeque<HandedOver>,
     last_fence: Option<Fence>,
+    /// When the batch that is in hand had been read.
+    pub(crate) read_at: Instant,
     pub(crate) judge: Judge,
     /// The entry that couldn't be decided last, and how often in a row.
     stuck: Option<(Key, EntryId, u32)>,
@@ -102,6 +104,7 @@ impl Reader {
             stuck: None,
             handed_over: VecDeque::new(),
             last_fence: None,
+            read_at: Instant::now(),
             written_about: HashMap::new(),
         }
     }
@@ -138,6 +141,7 @@ impl Reader {
                 }
             };
             let started = Instant::now();
+            self.read_at = started;
             let count = batch.entries.len();
             let sweep = swept.elapsed() >= SWEEP;
             // While there is more to read, the store carries out one batch as the next is decided.

@@ -26,6 +26,7 @@ use crate::limiter::Limiter;
 use crate::membership::{Impostor, Membership, ROUND, VALID_FOR, slice};
 use crate::options::RelayOptions;
 use crate::reader::{Assignment, Reader, Source};
+use crate::telemetry::{self, Telemetry};
 use crate::trimming;
 
 /// The most streams that one reader reads. Its work is done by one core at a time, and what
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) directory: Arc<Directory>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) limiter: Limiter,
+    pub(crate) telemetry: Arc<Telemetry>,
     /// The standing among the daemons, renewed with each round.
     pub(crate) lease: watch::Sender<Option<Lease>>,
 }
@@ -123,11 +125,13 @@ impl Relay {
         let options = Arc::new(options);
         let (directory, refresher) =
             Directory::new(Arc::clone(&store), options, Arc::clone(&counters));
+        let telemetry = Arc::new(Telemetry::new(&directory.options().member));
         let shared = Arc::new(Shared {
             store,
             directory,
             counters,
             limiter: Limiter::new(),
+            telemetry,
             lease: watch::Sender::new(None),
         });
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -135,6 +139,7 @@ impl Relay {
         // The refresher outlives the readers, which may wait for it while they stop.
         let last = CancellationToken::new();
         tasks.spawn(refresher.run(last.clone()));
+        tasks.spawn(telemetry::run(Arc::clone(&shared), last.clone()));
         tasks.spawn(discovery::run(Arc::clone(&shared), stop.clone()));
         tasks.spawn(trimming::run(Arc::clone(&shared), stop.clone()));
         let owner = Owner::new(Arc::clone(&shared));

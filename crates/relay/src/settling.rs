@@ -18,6 +18,7 @@ use crate::crossing::Decided;
 use crate::dead::Dead;
 use crate::judge::{bare, now_ms};
 use crate::reader::{GivenUp, Reader, Source};
+use crate::telemetry::Passage;
 
 impl Reader {
     /// Hands over what was decided so far; what becomes of it is heard later.
@@ -36,6 +37,7 @@ impl Reader {
         self.reader.submit(fence, settlements).await?;
         self.handed_over.push_back(HandedOver {
             at: Instant::now(),
+            read_at: self.read_at,
             notes,
         });
         Ok(())
@@ -47,7 +49,7 @@ impl Reader {
         let mut refused = Vec::new();
         while self.handed_over.len() > keep || !(refused.is_empty() || self.handed_over.is_empty())
         {
-            let Some(HandedOver { at, notes }) = self.handed_over.pop_front() else {
+            let Some(HandedOver { at, read_at, notes }) = self.handed_over.pop_front() else {
                 break;
             };
             let settled = self.reader.outcome().await?.unwrap_or_default();
@@ -57,7 +59,7 @@ impl Reader {
                 .observe(at.elapsed().as_secs_f64());
             for ((note, source, entry), settled) in notes.into_iter().zip(settled) {
                 match settled {
-                    Settled::Done => self.record(&note, &entry),
+                    Settled::Done => self.record(&note, &entry, read_at),
                     Settled::NotPending => self.shared.counters.count(Outcome::Settled),
                     Settled::Unmet | Settled::Failed(_) => {
                         refused.push((note, source, entry, settled))
@@ -104,7 +106,7 @@ impl Reader {
                 return Err(passing(&note.stream, reason));
             }
             Some(Settled::Failed(reason)) => return Ok(Some(reason)),
-            Some(Settled::Done) => self.record(&note, &entry),
+            Some(Settled::Done) => self.record(&note, &entry, self.read_at),
             Some(Settled::NotPending) | None => self.shared.counters.count(Outcome::Settled),
             Some(Settled::Unmet) => {}
         }
@@ -174,6 +176,9 @@ impl Reader {
             whole: true,
         }
         .append(&options, now_ms());
+        let passage = message
+            .target()
+            .map(|target| Passage::new(&stream.site, &target, message.command()));
         let kept = |told: Option<Append>| Decided {
             settlement: Settlement {
                 appends: [Some(dead.clone()), told].into_iter().flatten().collect(),
@@ -185,6 +190,7 @@ impl Reader {
                 refusal: refusal.clone(),
             }),
             forged: false,
+            passage: passage.clone(),
         };
         let told = message.target().map(|_| {
             Addressee::of(&message, entry.id, stream).refusal(&options, now_ms(), &refusal)
@@ -198,7 +204,11 @@ impl Reader {
     }
 
     /// Counts and, where it is a refusal or meaningless, writes one line.
-    fn record(&mut self, note: &Note, entry: &Entry) {
+    fn record(&mut self, note: &Note, entry: &Entry, read_at: Instant) {
+        if let Some(passage) = &note.passage {
+            let ok = note.outcome == Outcome::Relayed;
+            self.shared.telemetry.count(passage, ok, read_at.elapsed());
+        }
         let counters = Arc::clone(&self.shared.counters);
         counters.count(note.outcome);
         if note.forged {
@@ -234,6 +244,7 @@ fn passing(stream: &Key, reason: String) -> GivenUp {
 /// What the store was given and hasn't answered for.
 pub(crate) struct HandedOver {
     at: Instant,
+    read_at: Instant,
     notes: Vec<(Note, Source, Entry)>,
 }
 
@@ -244,6 +255,7 @@ impl Decided {
             outcome,
             objection,
             forged,
+            passage,
         } = self;
         let note = Note {
             stream: settlement.stream.clone(),
@@ -251,6 +263,7 @@ impl Decided {
             outcome,
             objection,
             forged,
+            passage,
         };
         (settlement, note)
     }
@@ -263,6 +276,7 @@ struct Note {
     outcome: Outcome,
     objection: Option<Objection>,
     forged: bool,
+    passage: Option<Passage>,
 }
 
 /// Decisions that wait to be settled, with what they were decided on.

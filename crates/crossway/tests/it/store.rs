@@ -4,14 +4,12 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
-use crossway_harness::store::{PATIENCE as SOON, add};
+pub(crate) use crossway_harness::store::PATIENCE as SOON;
+use crossway_harness::store::add;
 use crossway_harness::{RedisServer, eventually};
 use serde_json::{Value, json};
 
 use crate::program::{Ran, program, run};
-
-/// Long enough that only a fault reaches it.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 fn on(server: &RedisServer, arguments: &[&str]) -> Ran {
     let url = server.url();

@@ -3,19 +3,21 @@
 //! A command is the daemon's when its site put it into its own stream without a target. One
 //! that was forwarded there from another site isn't: it is for that site, whatever it is called.
 
+mod broadcast;
 mod policy;
 mod registration;
 
-use crossway_core::address::{Environment, SiteId};
+use crossway_core::address::{Environment, SiteId, SiteStream};
 use crossway_core::code::{Code, Refusal};
 use crossway_core::entry::EntryId;
 use crossway_core::message::{Kind, Message};
-use crossway_transport::streams::Streams;
+use crossway_transport::streams::{Append, Streams};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::batch;
 use crate::directory::{Directory, DirectoryError};
+use crate::telemetry::Telemetry;
 
 /// A command of the daemon's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ enum Command {
     PolicySet,
     PolicyList,
     PolicyRemove,
+    RelayStats,
+    Broadcast,
 }
 
 impl Command {
@@ -39,6 +43,8 @@ impl Command {
             "relay_policy_set" => Command::PolicySet,
             "relay_policy_list" => Command::PolicyList,
             "relay_policy_remove" => Command::PolicyRemove,
+            "topology_heatmap" | "relay_stats" => Command::RelayStats,
+            "broadcast" => Command::Broadcast,
             _ => return None,
         })
     }
@@ -70,7 +76,10 @@ pub(crate) fn is_own(kind: Kind, message: &Message<'_>) -> bool {
 
 /// Who gives a command.
 pub(crate) struct Caller<'a> {
+    pub(crate) stream: &'a SiteStream,
     pub(crate) site: &'a SiteId,
+    /// The node that it says it is.
+    pub(crate) node: &'a str,
     pub(crate) environment: &'a Environment,
     /// The entry that it stands in: the same however often it is run. Its time is the store's.
     pub(crate) entry: EntryId,
@@ -80,10 +89,12 @@ pub(crate) struct Caller<'a> {
 pub(crate) struct Commands<'a> {
     pub(crate) directory: &'a Directory,
     pub(crate) store: &'a dyn Streams,
+    pub(crate) telemetry: &'a Telemetry,
 }
 
 impl Commands<'_> {
-    /// Runs what a message asks for and gives the result as JSON text.
+    /// Runs what a message asks for and gives the result as JSON text. What is to be
+    /// written together with the answer is added to `writes`.
     ///
     /// # Errors
     /// A refusal to tell the sender, or the store's error, after which it may be run again.
@@ -91,6 +102,7 @@ impl Commands<'_> {
         &self,
         caller: &Caller<'_>,
         message: &Message<'_>,
+        writes: &mut Vec<Append>,
     ) -> Result<String, DirectoryError> {
         if let Some(flaw) = message.flaw() {
             return Err(flaw.clone().into());
@@ -98,7 +110,7 @@ impl Commands<'_> {
         if message.kind() != Some(Kind::BatchCommand) {
             let params = message.params().map_or(&b"{}"[..], |p| p);
             return Ok(self
-                .one(caller, message.command(), params)
+                .one(caller, message.command(), params, writes)
                 .await?
                 .to_string());
         }
@@ -106,7 +118,7 @@ impl Commands<'_> {
         let mut answers = Vec::with_capacity(items.len());
         for item in items {
             let answer = match self
-                .one(caller, &item.command, item.params.as_bytes())
+                .one(caller, &item.command, item.params.as_bytes(), writes)
                 .await
             {
                 Ok(result) => json!({"ri": item.id, "st": "ok", "r": result}),
@@ -125,6 +137,7 @@ impl Commands<'_> {
         caller: &Caller<'_>,
         name: &str,
         params: &[u8],
+        writes: &mut Vec<Append>,
     ) -> Result<Value, DirectoryError> {
         let options = self.directory.options();
         let administrator = options.administrators.contains(caller.site);
@@ -144,6 +157,11 @@ impl Commands<'_> {
             Command::PolicySet => self.policy_set(params).await,
             Command::PolicyList => self.policy_list().await,
             Command::PolicyRemove => self.policy_remove(params).await,
+            Command::Broadcast => self.broadcast(caller, params, writes).await,
+            Command::RelayStats => {
+                let key = options.keyspace.telemetry();
+                Ok(self.telemetry.report(self.store, &key).await?)
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ mod promises;
 
 mod attacks;
 mod bad_input;
+mod broadcast;
 mod cluster;
 mod crossing;
 mod limits;
@@ -19,4 +20,5 @@ mod own_commands;
 mod policy;
 mod several;
 mod sites;
+mod telemetry;
 mod world;
