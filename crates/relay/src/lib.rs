@@ -11,8 +11,10 @@
 //! what the daemon itself answers, `directory` holds what is known of sites and rules, `refresh` keeps
 //! it current, `membership` shares the streams with other daemons, `relay` owns all tasks.
 
+mod acl;
 mod answers;
 mod batch;
+mod channels;
 mod commands;
 mod counters;
 mod crossing;
@@ -35,6 +37,8 @@ mod settling;
 mod telemetry;
 mod trimming;
 
+pub use acl::{daemon_rules, site_rules};
+pub use channels::{Channel, ChannelFault, Mode};
 pub use counters::Counters;
 pub use dead::{DeadLetter, DeadLetterError};
 pub use formats::{FormatFault, load_formats};
