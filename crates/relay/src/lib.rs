@@ -37,7 +37,7 @@ mod settling;
 mod telemetry;
 mod trimming;
 
-pub use acl::{daemon_rules, site_rules};
+pub use acl::{daemon_rules, site_rules, user_of};
 pub use channels::{Channel, ChannelFault, Mode};
 pub use counters::Counters;
 pub use dead::{DeadLetter, DeadLetterError};
