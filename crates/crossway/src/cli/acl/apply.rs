@@ -80,7 +80,12 @@ impl Apply {
         }
         let save = self.save && !self.dry_run;
         if save {
-            store.run(redis::cmd("ACL").arg("SAVE")).await?;
+            let saved = store.run(redis::cmd("ACL").arg("SAVE")).await;
+            saved.map_err(|error| {
+                CliError::Input(format!(
+                    "the rules are in force, but weren't saved: {error}"
+                ))
+            })?;
         }
         let mut text: String = told.iter().map(|told| told.text.as_str()).collect();
         if save {
