@@ -221,5 +221,6 @@ fn relay_options(loaded: &Loaded, member: &str) -> Result<RelayOptions, NameErro
     options.max_fields = relay.max_fields.get();
     options.max_sites = relay.max_sites.get();
     options.manifest = loaded.manifest.clone();
+    options.formats = Arc::clone(loaded.formats.formats());
     Ok(options)
 }

@@ -16,7 +16,7 @@ use crossway_transport::streams::{Key, Read, ReadEntry, Settlement, StoreError};
 use crate::answers::Addressee;
 use crate::commands::{Caller, Commands};
 use crate::counters::{NO_GUARD, Outcome};
-use crate::crossing::{Crossing, Decided, Step, Tried, answered_delivery};
+use crate::crossing::{Crossing, Decided, Step, Translated, Tried, answered_delivery};
 use crate::dead::Dead;
 use crate::directory::DirectoryError;
 use crate::ids::DeliveryIds;
@@ -88,11 +88,13 @@ impl Judge {
             let step = {
                 let options = self.shared.directory.options();
                 let policy = self.shared.directory.policy();
+                let formats = self.shared.directory.formats();
                 let registry = self.shared.directory.registry();
                 let crossing = Crossing {
                     options: &options,
                     registry: &registry,
                     policy: &policy,
+                    formats: &formats,
                     now_ms: now_ms(),
                 };
                 crossing.cross(stream, entry, record, &tried, &mut self.ids)
@@ -154,6 +156,7 @@ impl Judge {
                     outcome: Outcome::Command,
                     objection: None,
                     forged: false,
+            translation: Translated::No,
                 })
             }
             Err(DirectoryError::Refused(refusal)) => {
@@ -220,6 +223,7 @@ impl Judge {
             outcome: Outcome::Refused,
             objection,
             forged: false,
+            translation: Translated::No,
         }
     }
 
@@ -289,6 +293,7 @@ impl Judge {
                     outcome: Outcome::Answered,
                     objection: None,
                     forged: false,
+            translation: Translated::No,
                 };
             }
         }
@@ -324,6 +329,7 @@ pub(crate) fn bare(stream: Key, entry: EntryId, outcome: Outcome) -> Decided {
         outcome,
         objection: None,
         forged: false,
+        translation: Translated::No,
     }
 }
 

@@ -30,6 +30,7 @@ mod registry;
 mod relay;
 mod reply;
 mod settling;
+mod translation;
 
 pub use counters::Counters;
 pub use ids::random_name;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossway_core::address::{Keyspace, SiteId};
+use crossway_core::format::Formats;
 use crossway_core::policy::Action;
 
 use crate::manifest::Manifest;
@@ -51,6 +52,8 @@ pub struct RelayOptions {
     pub dead_max_len: u64,
     /// Sites that are registered at the start.
     pub manifest: Manifest,
+    /// The formats that are known without anybody registering them.
+    pub formats: Arc<Formats>,
 }
 
 impl RelayOptions {
@@ -72,6 +75,7 @@ impl RelayOptions {
             max_sites: 100_000,
             dead_max_len: 10_000,
             manifest: Manifest::default(),
+            formats: Arc::new(Formats::builtin()),
         }
     }
 }

@@ -14,7 +14,7 @@ use crossway_transport::streams::{
 
 use crate::answers::Addressee;
 use crate::counters::{NO_GUARD, Outcome};
-use crate::crossing::Decided;
+use crate::crossing::{Decided, Translated};
 use crate::dead::Dead;
 use crate::judge::{bare, now_ms};
 use crate::reader::{GivenUp, Reader, Source};
@@ -186,6 +186,7 @@ impl Reader {
                 refusal: refusal.clone(),
             }),
             forged: false,
+            translation: Translated::No,
         };
         let told = message.target().map(|_| {
             Addressee::of(&message, entry.id, stream).refusal(&options, now_ms(), &refusal)
@@ -208,6 +209,17 @@ impl Reader {
         if let Some(Objection { guard, refusal }) = &note.objection {
             counters.refuse(refusal.code, guard);
             tracing::info!(stream = &*note.stream, entry = %note.entry, code = %refusal.code, guard, reason = %refusal.message.escape_debug(), "refused");
+        }
+        match &note.translation {
+            Translated::No => {}
+            Translated::Yes => counters.translated(true),
+            Translated::Failed(reason) => {
+                counters.translated(false);
+                let to = note.told.as_deref().unwrap_or_default();
+                if self.may_write_about(&format!("{} {to}", note.stream).into()) {
+                    tracing::warn!(from = &*note.stream, to, %reason, "what can't be translated went on as it came");
+                }
+            }
         }
         match note.outcome {
             Outcome::Meaningless if self.may_write_about(&note.stream) => {
@@ -236,6 +248,7 @@ impl Decided {
             outcome,
             objection,
             forged,
+            translation,
         } = self;
         let note = Note {
             stream: settlement.stream.clone(),
@@ -243,6 +256,8 @@ impl Decided {
             outcome,
             objection,
             forged,
+            translation,
+            told: settlement.appends.first().map(|append| append.stream.clone()),
         };
         (settlement, note)
     }
@@ -255,6 +270,9 @@ struct Note {
     outcome: Outcome,
     objection: Option<Objection>,
     forged: bool,
+    translation: Translated,
+    /// The stream that was written to first: the target's, or the sender's.
+    told: Option<Key>,
 }
 
 /// Decisions that wait to be settled, with what they were decided on.

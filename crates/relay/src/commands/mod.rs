@@ -3,6 +3,7 @@
 //! A command is the daemon's when its site put it into its own stream without a target. One
 //! that was forwarded there from another site isn't: it is for that site, whatever it is called.
 
+mod formats;
 mod policy;
 mod registration;
 
@@ -11,11 +12,12 @@ use crossway_core::code::{Code, Refusal};
 use crossway_core::entry::EntryId;
 use crossway_core::message::{Kind, Message};
 use crossway_transport::streams::Streams;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::batch;
-use crate::directory::{Directory, DirectoryError};
+use crate::directory::{Directory, DirectoryError, to_json};
 
 /// A command of the daemon's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,10 @@ enum Command {
     PolicySet,
     PolicyList,
     PolicyRemove,
+    FormatRegister,
+    FormatList,
+    FormatDetect,
+    FormatConvert,
 }
 
 impl Command {
@@ -39,6 +45,10 @@ impl Command {
             "relay_policy_set" => Command::PolicySet,
             "relay_policy_list" => Command::PolicyList,
             "relay_policy_remove" => Command::PolicyRemove,
+            "register_format" => Command::FormatRegister,
+            "list_formats" => Command::FormatList,
+            "detect_format" => Command::FormatDetect,
+            "convert_format" => Command::FormatConvert,
             _ => return None,
         })
     }
@@ -47,7 +57,10 @@ impl Command {
     fn is_restricted(self) -> bool {
         matches!(
             self,
-            Command::PolicySet | Command::PolicyList | Command::PolicyRemove
+            Command::PolicySet
+                | Command::PolicyList
+                | Command::PolicyRemove
+                | Command::FormatRegister
         )
     }
 }
@@ -97,27 +110,22 @@ impl Commands<'_> {
         }
         if message.kind() != Some(Kind::BatchCommand) {
             let params = message.params().map_or(&b"{}"[..], |p| p);
-            return Ok(self
-                .one(caller, message.command(), params)
-                .await?
-                .to_string());
+            let result = self.one(caller, message.command(), params).await?;
+            return Ok(String::from(Box::<str>::from(result)));
         }
         let items = batch::parse(message.params().map(|p| &**p))?;
         let mut answers = Vec::with_capacity(items.len());
         for item in items {
-            let answer = match self
+            let answered = self
                 .one(caller, &item.command, item.params.as_bytes())
-                .await
-            {
-                Ok(result) => json!({"ri": item.id, "st": "ok", "r": result}),
-                Err(DirectoryError::Refused(refusal)) => {
-                    json!({"ri": item.id, "st": "error", "_ec": refusal.code.as_str(), "e": refusal.message})
-                }
+                .await;
+            answers.push(match answered {
+                Ok(result) => Answered::ok(item.id, result),
+                Err(DirectoryError::Refused(refusal)) => Answered::error(item.id, &refusal),
                 Err(error) => return Err(error),
-            };
-            answers.push(answer);
+            });
         }
-        Ok(Value::Array(answers).to_string())
+        Ok(to_json(&answers))
     }
 
     async fn one(
@@ -125,7 +133,7 @@ impl Commands<'_> {
         caller: &Caller<'_>,
         name: &str,
         params: &[u8],
-    ) -> Result<Value, DirectoryError> {
+    ) -> Result<Box<RawValue>, DirectoryError> {
         let options = self.directory.options();
         let administrator = options.administrators.contains(caller.site);
         let Some(command) = Command::parse(name) else {
@@ -134,18 +142,63 @@ impl Commands<'_> {
         if command.is_restricted() && !administrator {
             return Err(forbidden(caller.site).into());
         }
-        match command {
+        let result = match command {
             Command::Ping => {
-                Ok(json!({"pong": true, "node": &*options.node, "timestamp": caller.entry.ms}))
+                json!({"pong": true, "node": &*options.node, "timestamp": caller.entry.ms})
             }
-            Command::Register => self.register(caller, params, administrator).await,
-            Command::Deregister => self.deregister(caller, params, administrator).await,
-            Command::ListServices => Ok(self.list()),
-            Command::PolicySet => self.policy_set(params).await,
-            Command::PolicyList => self.policy_list().await,
-            Command::PolicyRemove => self.policy_remove(params).await,
+            Command::Register => self.register(caller, params, administrator).await?,
+            Command::Deregister => self.deregister(caller, params, administrator).await?,
+            Command::ListServices => self.list(),
+            Command::PolicySet => self.policy_set(params).await?,
+            Command::PolicyList => self.policy_list().await?,
+            Command::PolicyRemove => self.policy_remove(params).await?,
+            Command::FormatRegister => self.format_register(params).await?,
+            Command::FormatList => self.format_list(),
+            Command::FormatDetect => self.format_detect(params)?,
+            Command::FormatConvert => return self.format_convert(params),
+        };
+        Ok(raw(&result))
+    }
+}
+
+/// The answer to one command of a batch.
+#[derive(Serialize)]
+struct Answered {
+    ri: Option<String>,
+    st: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r: Option<Box<RawValue>>,
+    #[serde(rename = "_ec", skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    e: Option<String>,
+}
+
+impl Answered {
+    fn ok(ri: Option<String>, result: Box<RawValue>) -> Answered {
+        Answered {
+            ri,
+            st: "ok",
+            r: Some(result),
+            code: None,
+            e: None,
         }
     }
+
+    fn error(ri: Option<String>, refusal: &Refusal) -> Answered {
+        Answered {
+            ri,
+            st: "error",
+            r: None,
+            code: Some(refusal.code.as_str()),
+            e: Some(refusal.message.to_string()),
+        }
+    }
+}
+
+/// A value as the JSON text that it is answered with.
+fn raw(value: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).unwrap_or_default()
 }
 
 fn parse<'a, T: Deserialize<'a>>(params: &'a [u8]) -> Result<T, Refusal> {

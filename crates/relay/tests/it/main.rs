@@ -14,4 +14,5 @@ mod attacks;
 mod bad_input;
 mod crossing;
 mod several;
+mod translation;
 mod world;
