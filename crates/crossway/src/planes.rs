@@ -231,5 +231,6 @@ fn relay_options(loaded: &Loaded, member: &str) -> Result<RelayOptions, NameErro
     options.max_len = relay.max_len.into();
     options.rates = (&relay.rate).into();
     options.manifest = loaded.manifest.clone();
+    options.formats = Arc::clone(loaded.formats.formats());
     Ok(options)
 }

@@ -1,6 +1,6 @@
 //! Takes a changed configuration while the daemon runs, or refuses it and keeps the old one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -88,10 +88,15 @@ impl Reload {
         self.current.subscribe()
     }
 
-    /// The files that the configuration in effect was read from.
+    /// The files and folders that the configuration in effect was read from.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let manifest = self.current.borrow().config.relay.manifest.clone();
-        self.source.file.iter().cloned().chain(manifest).collect()
+        let current = self.current.borrow();
+        let relay = &current.config.relay;
+        let named = relay.manifest.iter().chain(&relay.formats);
+        let all = self.source.file.iter().chain(named).map(PathBuf::as_path);
+        all.chain(current.formats.files())
+            .map(Path::to_path_buf)
+            .collect()
     }
 
     /// Reads the configuration again. What is wrong with it is logged, and the old one stays.

@@ -16,7 +16,7 @@ use crossway_transport::streams::{Key, Read, ReadEntry, Settlement, StoreError};
 use crate::answers::Addressee;
 use crate::commands::{Caller, Commands};
 use crate::counters::{NO_GUARD, Outcome};
-use crate::crossing::{Crossing, Decided, Step, Tried, answered_delivery};
+use crate::crossing::{Crossing, Decided, Step, Translated, Tried, answered_delivery};
 use crate::dead::Dead;
 use crate::directory::DirectoryError;
 use crate::ids::{self, DeliveryIds};
@@ -94,12 +94,14 @@ impl Judge {
             let step = {
                 let options = self.shared.directory.options();
                 let policy = self.shared.directory.policy();
+                let formats = self.shared.directory.formats();
                 let registry = self.shared.directory.registry();
                 let crossing = Crossing {
                     options: &options,
                     registry: &registry,
                     policy: &policy,
                     limiter: &self.shared.limiter,
+                    formats: &formats,
                     now_ms: now_ms(),
                 };
                 crossing.cross(stream, entry, record, &tried, &mut self.ids)
@@ -187,6 +189,7 @@ impl Judge {
                     objection: None,
                     forged: false,
                     passage: None,
+                    translation: Translated::No,
                 })
             }
             Err(DirectoryError::Refused(refusal)) => {
@@ -254,6 +257,7 @@ impl Judge {
             objection,
             forged: false,
             passage: None,
+            translation: Translated::No,
         }
     }
 
@@ -325,6 +329,7 @@ impl Judge {
                     objection: None,
                     forged: false,
                     passage: None,
+                    translation: Translated::No,
                 };
             }
         }
@@ -361,6 +366,7 @@ pub(crate) fn bare(stream: Key, entry: EntryId, outcome: Outcome) -> Decided {
         objection: None,
         forged: false,
         passage: None,
+        translation: Translated::No,
     }
 }
 

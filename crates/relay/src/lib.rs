@@ -33,6 +33,7 @@ mod relay;
 mod reply;
 mod settling;
 mod telemetry;
+mod translation;
 mod trimming;
 
 pub use counters::Counters;

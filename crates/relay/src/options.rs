@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossway_core::address::{Keyspace, SiteId};
+use crossway_core::format::Formats;
 use crossway_core::policy::Action;
 
 use crate::limiter::RateLimits;
@@ -56,6 +57,8 @@ pub struct RelayOptions {
     pub rates: RateLimits,
     /// Sites that are registered at the start.
     pub manifest: Manifest,
+    /// The formats that are known without anybody registering them.
+    pub formats: Arc<Formats>,
 }
 
 impl RelayOptions {
@@ -79,6 +82,7 @@ impl RelayOptions {
             max_len: 100_000,
             rates: RateLimits::default(),
             manifest: Manifest::default(),
+            formats: Arc::new(Formats::builtin()),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod checks;
 mod fault;
+mod formats;
 mod load;
 mod manifest;
 mod overrides;
@@ -156,6 +157,8 @@ pub(crate) struct Relay {
     pub(crate) discovery: Discovery,
     /// A file of services to be registered at start and on reload.
     pub(crate) manifest: Option<PathBuf>,
+    /// A folder of format definitions, JSON or YAML, beside those that are built in.
+    pub(crate) formats: Option<PathBuf>,
     /// The consumer group that the daemon reads as.
     pub(crate) group: SiteName,
     /// The largest entry that is carried, in bytes of all names and values, at most 512 MiB.
@@ -184,6 +187,7 @@ impl Default for Relay {
             max_attempts: NonZeroU32::MIN.saturating_add(4),
             discovery: Discovery::default(),
             manifest: None,
+            formats: None,
             group: SiteName::literal("crossway"),
             // A document or a picture fits; what doesn't is better kept elsewhere and referred to.
             max_entry_bytes: Limit::literal(8 << 20),

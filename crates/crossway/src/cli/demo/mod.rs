@@ -5,6 +5,7 @@ mod burst;
 mod cast;
 mod daemon;
 mod forgeries;
+mod languages;
 mod python;
 mod scenes;
 
@@ -124,6 +125,7 @@ impl Demo {
         ))?;
         shown.say(scenes::answered(&stage).await?)?;
         shown.say(scenes::answered_by_python(&stage).await?)?;
+        shown.say(languages::understood(&mut stage).await?)?;
         shown.say(scenes::denied(&mut stage).await?)?;
         shown.say(forgeries::source(&mut stage).await?)?;
         shown.say(forgeries::reply(&mut stage).await?)?;
