@@ -30,6 +30,7 @@ use crate::translation::Translation;
 
 /// What is to be done about an entry.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // Nearly every step is the large one, and none is kept.
 pub(crate) enum Step {
     /// Settle it.
     Settle(Decided),

@@ -8,6 +8,7 @@ mod forgeries;
 mod languages;
 mod python;
 mod scenes;
+mod table;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -129,6 +130,7 @@ impl Demo {
         shown.say(scenes::denied(&mut stage).await?)?;
         shown.say(forgeries::source(&mut stage).await?)?;
         shown.say(forgeries::reply(&mut stage).await?)?;
+        shown.say(table::crossed(&mut stage).await?)?;
         shown.say(burst::survived(&mut stage).await?)?;
         shown.end(&stage, self.once)?;
         Ok(stage)
