@@ -19,7 +19,6 @@ mod crossing;
 mod dead;
 mod directory;
 mod discovery;
-mod formats;
 mod ids;
 mod judge;
 mod limiter;
@@ -38,7 +37,6 @@ mod trimming;
 
 pub use counters::Counters;
 pub use dead::{DeadLetter, DeadLetterError};
-pub use formats::{FormatFault, load_formats};
 pub use ids::random_name;
 pub use limiter::RateLimits;
 pub use manifest::{Manifest, Registration, RegistrationError, StoredEntity, StoredSite};
