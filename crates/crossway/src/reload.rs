@@ -33,6 +33,16 @@ impl Source {
         }
         Ok(loaded)
     }
+
+    /// The files and folders that a configuration was read from.
+    pub(crate) fn files(&self, loaded: &Loaded) -> Vec<PathBuf> {
+        let relay = &loaded.config.relay;
+        let named = relay.manifest.iter().chain(&relay.formats);
+        let all = self.file.iter().chain(named).map(PathBuf::as_path);
+        all.chain(loaded.formats.files())
+            .map(Path::to_path_buf)
+            .collect()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -90,13 +100,7 @@ impl Reload {
 
     /// The files and folders that the configuration in effect was read from.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let current = self.current.borrow();
-        let relay = &current.config.relay;
-        let named = relay.manifest.iter().chain(&relay.formats);
-        let all = self.source.file.iter().chain(named).map(PathBuf::as_path);
-        all.chain(current.formats.files())
-            .map(Path::to_path_buf)
-            .collect()
+        self.source.files(&self.current.borrow())
     }
 
     /// Reads the configuration again. What is wrong with it is logged, and the old one stays.
