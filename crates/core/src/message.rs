@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use crate::code::{Code, Refusal};
 use crate::entry::Fields;
+use crate::trace::TraceParent;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -356,7 +357,7 @@ impl<'a> Message<'a> {
             out.push("_oi", id.clone());
         }
         self.timestamp(&mut out, label.now_ms);
-        self.copy(&mut out, Slot::Trace, "tp");
+        self.trace(&mut out, label);
         self.rest(&mut out);
         out
     }
@@ -380,7 +381,7 @@ impl<'a> Message<'a> {
         out.push("ds", label.dest_site.clone());
         out.push("dn", label.dest_entity.clone());
         self.timestamp(&mut out, label.now_ms);
-        self.copy(&mut out, Slot::Trace, "tp");
+        self.trace(&mut out, label);
         self.rest(&mut out);
         out
     }
@@ -388,6 +389,13 @@ impl<'a> Message<'a> {
     fn copy(&self, out: &mut Fields, slot: Slot, name: &'static str) {
         if let Some(value) = self.value(slot) {
             out.push(name, value.clone());
+        }
+    }
+
+    fn trace(&self, out: &mut Fields, label: &Label) {
+        match &label.trace {
+            Some(context) => out.push("tp", context.to_string()),
+            None => self.copy(out, Slot::Trace, "tp"),
         }
     }
 
@@ -423,6 +431,8 @@ pub struct Label {
     pub reply_to: Bytes,
     /// The time now, milliseconds since the epoch, for an entry that gives none.
     pub now_ms: u64,
+    /// The span of its crossing, where that is recorded; otherwise its trace context goes on as it came.
+    pub trace: Option<TraceParent>,
 }
 
 /// A field name fit for a log line: at most 40 bytes, control characters escaped.
@@ -448,6 +458,7 @@ mod tests {
             dest_entity: "".into(),
             reply_to: "a:gnode:unified:testing".into(),
             now_ms: 7,
+            trace: None,
         }
     }
 

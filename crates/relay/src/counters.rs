@@ -87,6 +87,8 @@ pub struct Counters {
     pub(crate) trimmed: Counter,
     /// Streams that are too long because a group hasn't acknowledged.
     pub(crate) streams_held: Gauge,
+    /// Spans of crossings that nobody took in time.
+    pub(crate) spans_dropped: Counter,
     /// Sites that are registered.
     pub(crate) sites: Gauge,
     /// Policy rules in force.
@@ -110,6 +112,16 @@ fn step_histogram() -> Histogram {
     Histogram::new(exponential_buckets(10e-6, 2.0, 20))
 }
 
+impl Outcome {
+    /// As it stands in metrics and spans.
+    pub(crate) fn as_str(self) -> &'static str {
+        OUTCOMES
+            .iter()
+            .find(|(known, _)| *known == self)
+            .map_or("unknown", |(_, name)| name)
+    }
+}
+
 impl Counters {
     /// Counters that are shown in `registry`.
     #[must_use]
@@ -130,6 +142,7 @@ impl Counters {
             store_losses: Counter::default(),
             store_errors: Counter::default(),
             evictions: Counter::default(),
+            spans_dropped: Counter::default(),
             trimmed: Counter::default(),
             streams_held: Gauge::default(),
             sites: Gauge::default(),
@@ -203,6 +216,11 @@ impl Counters {
             "streams_held",
             "Streams longer than allowed because a group has not acknowledged",
             counters.streams_held.clone(),
+        );
+        relay.register(
+            "spans_dropped",
+            "Spans that were dropped because the queue to their exporter was full",
+            counters.spans_dropped.clone(),
         );
         relay.register("sites", "Registered sites", counters.sites.clone());
         relay.register("rules", "Policy rules in force", counters.rules.clone());

@@ -13,6 +13,7 @@ use crossway_core::entry::{Entry, EntryId};
 use crossway_core::guard::{self, Candidate, Objection};
 use crossway_core::message::{Kind, Label, Message};
 use crossway_core::policy::Policy;
+use crossway_core::trace::TraceParent;
 use crossway_transport::streams::{Append, Settlement};
 
 use crate::answers::{Addressee, Relayed, echo};
@@ -94,6 +95,8 @@ pub(crate) struct Crossing<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) limiter: &'a Limiter,
     pub(crate) now_ms: u64,
+    /// The span of this crossing, where it is recorded; it goes on with what is handed over.
+    pub(crate) trace: Option<TraceParent>,
 }
 
 impl Crossing<'_> {
@@ -302,6 +305,7 @@ impl Crossing<'_> {
             dest_entity: Bytes::copy_from_slice(entity.as_bytes()),
             reply_to: Bytes::copy_from_slice(arrival.source.key.as_bytes()),
             now_ms: self.now_ms,
+            trace: self.trace,
         };
         let forwarded = Append {
             stream: to.key.clone(),
@@ -319,7 +323,13 @@ impl Crossing<'_> {
             consume: None,
             appends: vec![forwarded, acknowledgement],
             puts: if answered {
-                vec![Record::put(self.options, &sender, to, &delivery)]
+                vec![Record::put(
+                    self.options,
+                    &sender,
+                    to,
+                    &delivery,
+                    self.trace,
+                )]
             } else {
                 Vec::new()
             },
@@ -373,6 +383,7 @@ impl Crossing<'_> {
             from,
             delivery,
             record,
+            trace: self.trace,
         };
         let carried = match message.flaw() {
             None => answer.carry(self.options, self.now_ms),

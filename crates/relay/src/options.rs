@@ -9,6 +9,7 @@ use crossway_core::policy::Action;
 
 use crate::limiter::RateLimits;
 use crate::manifest::Manifest;
+use crate::traces::Traces;
 
 /// How sites are found that nobody registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -56,6 +57,8 @@ pub struct RelayOptions {
     pub rates: RateLimits,
     /// Sites that are registered at the start.
     pub manifest: Manifest,
+    /// Which crossings are recorded as spans; `None` records nothing.
+    pub traces: Option<Traces>,
 }
 
 impl RelayOptions {
@@ -79,6 +82,7 @@ impl RelayOptions {
             max_len: 100_000,
             rates: RateLimits::default(),
             manifest: Manifest::default(),
+            traces: None,
         }
     }
 }

@@ -10,6 +10,7 @@ use crossway_core::address::SiteStream;
 use crossway_core::code::{Code, Refusal};
 use crossway_core::entry::EntryId;
 use crossway_core::message::{Label, Message};
+use crossway_core::trace::TraceParent;
 use crossway_transport::streams::{Append, Put, Settlement};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -33,6 +34,9 @@ pub(crate) struct Record {
     /// The stream that it went to.
     #[serde(rename = "t")]
     to: String,
+    /// The span of the crossing, where that is recorded.
+    #[serde(rename = "tp", default, skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
 }
 
 impl Record {
@@ -42,12 +46,14 @@ impl Record {
         sender: &Addressee,
         to: &SiteStream,
         delivery: &str,
+        trace: Option<TraceParent>,
     ) -> Put {
         let record = Record {
             from: sender.stream.key.to_string(),
             request_id: sender.request_id.clone(),
             node: sender.node.clone(),
             to: to.key.to_string(),
+            trace: trace.map(|trace| trace.to_string()),
         };
         Put {
             key: options.keyspace.awaited(delivery),
@@ -58,6 +64,11 @@ impl Record {
 
     pub(crate) fn parse(value: &[u8]) -> Option<Record> {
         serde_json::from_slice(value).ok()
+    }
+
+    /// The span of the crossing that the answer belongs to, where that was recorded.
+    pub(crate) fn trace(&self) -> Option<TraceParent> {
+        self.trace.as_ref()?.parse().ok()
     }
 
     /// Who waits, if `answering` is the site that was asked.
@@ -82,6 +93,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) from: &'a SiteStream,
     pub(crate) delivery: &'a str,
     pub(crate) record: &'a Record,
+    /// The span of its own crossing, where that is recorded.
+    pub(crate) trace: Option<TraceParent>,
 }
 
 impl Answer<'_> {
@@ -95,6 +108,7 @@ impl Answer<'_> {
             dest_entity: Bytes::copy_from_slice(sender.node.as_bytes()),
             reply_to: Bytes::new(),
             now_ms,
+            trace: self.trace,
         };
         let fields = self
             .message

@@ -21,4 +21,5 @@ mod policy;
 mod several;
 mod sites;
 mod telemetry;
+mod traces;
 mod world;
