@@ -111,6 +111,12 @@ impl TraceParent {
         TraceParent { span, ..*self }
     }
 
+    /// Its flags as they are written.
+    #[must_use]
+    pub const fn flags(&self) -> u8 {
+        self.flags
+    }
+
     /// Whether spans of this trace are to be recorded.
     #[must_use]
     pub const fn is_sampled(&self) -> bool {
