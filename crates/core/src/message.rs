@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use crate::code::{Code, Refusal};
 use crate::entry::Fields;
+use crate::trace::TraceParent;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -358,7 +359,7 @@ impl<'a> Message<'a> {
             out.push("_oi", id.clone());
         }
         self.timestamp(&mut out, label.now_ms);
-        self.copy(&mut out, Slot::Trace, "tp");
+        self.trace(&mut out, label);
         self.rest(&mut out);
         out
     }
@@ -382,7 +383,7 @@ impl<'a> Message<'a> {
         out.push("ds", label.dest_site.clone());
         out.push("dn", label.dest_entity.clone());
         self.timestamp(&mut out, label.now_ms);
-        self.copy(&mut out, Slot::Trace, "tp");
+        self.trace(&mut out, label);
         self.rest(&mut out);
         out
     }
@@ -397,6 +398,13 @@ impl<'a> Message<'a> {
         match &label.translated {
             Some(translated) => out.push(name, translated.clone()),
             None => self.copy(out, slot, name),
+        }
+    }
+
+    fn trace(&self, out: &mut Fields, label: &Label) {
+        match &label.trace {
+            Some(context) => out.push("tp", context.to_string()),
+            None => self.copy(out, Slot::Trace, "tp"),
         }
     }
 
@@ -435,6 +443,8 @@ pub struct Label {
     /// The parameters of a command or the result of an answer in the receiver's format, where
     /// they were translated; otherwise they go on as they came.
     pub translated: Option<Bytes>,
+    /// The span of its crossing, where that is recorded; otherwise its trace context goes on as it came.
+    pub trace: Option<TraceParent>,
 }
 
 /// A field name fit for a log line: at most 40 bytes, control characters escaped.
@@ -461,6 +471,7 @@ mod tests {
             reply_to: "a:gnode:unified:testing".into(),
             now_ms: 7,
             translated: None,
+            trace: None,
         }
     }
 

@@ -94,6 +94,8 @@ pub struct Counters {
     pub(crate) trimmed: Counter,
     /// Streams that are too long because a group hasn't acknowledged.
     pub(crate) streams_held: Gauge,
+    /// Spans of crossings that nobody took in time.
+    pub(crate) spans_dropped: Counter,
     /// Sites that are registered.
     pub(crate) sites: Gauge,
     /// Policy rules in force.
@@ -115,6 +117,16 @@ pub struct Counters {
 /// Buckets from 10 µs to about 5 s.
 fn step_histogram() -> Histogram {
     Histogram::new(exponential_buckets(10e-6, 2.0, 20))
+}
+
+impl Outcome {
+    /// As it stands in metrics and spans.
+    pub(crate) fn as_str(self) -> &'static str {
+        OUTCOMES
+            .iter()
+            .find(|(known, _)| *known == self)
+            .map_or("unknown", |(_, name)| name)
+    }
 }
 
 impl Counters {
@@ -141,6 +153,7 @@ impl Counters {
             store_losses: Counter::default(),
             store_errors: Counter::default(),
             evictions: Counter::default(),
+            spans_dropped: Counter::default(),
             trimmed: Counter::default(),
             streams_held: Gauge::default(),
             sites: Gauge::default(),
@@ -219,6 +232,11 @@ impl Counters {
             "streams_held",
             "Streams longer than allowed because a group has not acknowledged",
             counters.streams_held.clone(),
+        );
+        relay.register(
+            "spans_dropped",
+            "Spans that were dropped because the queue to their exporter was full",
+            counters.spans_dropped.clone(),
         );
         relay.register("sites", "Registered sites", counters.sites.clone());
         relay.register("rules", "Policy rules in force", counters.rules.clone());

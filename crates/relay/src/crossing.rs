@@ -14,6 +14,7 @@ use crossway_core::format::Formats;
 use crossway_core::guard::{self, Candidate, Objection};
 use crossway_core::message::{Kind, Label, Message};
 use crossway_core::policy::Policy;
+use crossway_core::trace::TraceParent;
 use crossway_transport::streams::{Append, Settlement};
 
 use crate::answers::{Addressee, Relayed, echo};
@@ -114,6 +115,8 @@ pub(crate) struct Crossing<'a> {
     pub(crate) limiter: &'a Limiter,
     pub(crate) formats: &'a Formats,
     pub(crate) now_ms: u64,
+    /// The span of this crossing, where it is recorded; it goes on with what is handed over.
+    pub(crate) trace: Option<TraceParent>,
 }
 
 impl<'a> Crossing<'a> {
@@ -335,6 +338,7 @@ impl<'a> Crossing<'a> {
             reply_to: Bytes::copy_from_slice(arrival.source.key.as_bytes()),
             now_ms: self.now_ms,
             translated: translation.body(),
+            trace: self.trace,
         };
         let forwarded = Append {
             stream: to.key.clone(),
@@ -358,6 +362,7 @@ impl<'a> Crossing<'a> {
                     to,
                     &delivery,
                     translation.languages(),
+                    self.trace,
                 )]
             } else {
                 Vec::new()
@@ -414,6 +419,7 @@ impl<'a> Crossing<'a> {
             from,
             delivery,
             record,
+            trace: self.trace,
         };
         let translation = answer.translation(self.formats);
         let carried = match message.flaw() {

@@ -11,6 +11,7 @@ use crossway_core::code::{Code, Refusal};
 use crossway_core::entry::{Entry, EntryId, Fields};
 use crossway_core::guard::Objection;
 use crossway_core::message::{Kind, Message};
+use crossway_core::trace::TraceParent;
 use crossway_transport::streams::{Key, Read, ReadEntry, Settlement, StoreError};
 
 use crate::answers::Addressee;
@@ -78,12 +79,14 @@ impl Judge {
         Ok(records)
     }
 
-    /// Decides a site's entry; `None` when it is a command for the daemon.
+    /// Decides a site's entry; `None` when it is a command for the daemon. `trace` is the span of
+    /// its crossing, where that is recorded.
     pub(crate) async fn cross(
         &mut self,
         stream: &SiteStream,
         entry: &Entry,
         record: Option<&Record>,
+        trace: Option<TraceParent>,
     ) -> Result<Option<Decided>, StoreError> {
         if !self.shared.store.is_atomic() && !self.ids.repeats() {
             self.learn_secret().await?;
@@ -103,6 +106,7 @@ impl Judge {
                     limiter: &self.shared.limiter,
                     formats: &formats,
                     now_ms: now_ms(),
+                    trace,
                 };
                 crossing.cross(stream, entry, record, &tried, &mut self.ids)
             };
@@ -321,6 +325,7 @@ impl Judge {
                 from: stream,
                 delivery,
                 record,
+                trace: None,
             };
             if let Some(settlement) = answer.fail(&options, now_ms(), &reply::too_large(bytes)) {
                 return Decided {
@@ -371,7 +376,7 @@ pub(crate) fn bare(stream: Key, entry: EntryId, outcome: Outcome) -> Decided {
 }
 
 /// A cheap look before the whole entry is understood.
-fn may_be_answer(fields: &Fields) -> bool {
+pub(crate) fn may_be_answer(fields: &Fields) -> bool {
     fields
         .get(b"t")
         .or_else(|| fields.get(b"type"))

@@ -9,7 +9,8 @@
 //! task that owns one reader of the store; `judge` makes the
 //! look-ups in between, `settling` hands over. `reply` says which answers are carried, `commands`
 //! what the daemon itself answers, `directory` holds what is known of sites and rules, `refresh` keeps
-//! it current, `membership` shares the streams with other daemons, `relay` owns all tasks.
+//! it current, `membership` shares the streams with other daemons, `traces` makes a crossing a span,
+//! `relay` owns all tasks.
 
 mod answers;
 mod batch;
@@ -32,6 +33,7 @@ mod relay;
 mod reply;
 mod settling;
 mod telemetry;
+mod traces;
 mod translation;
 mod trimming;
 
@@ -42,3 +44,4 @@ pub use limiter::RateLimits;
 pub use manifest::{Manifest, Registration, RegistrationError, StoredEntity, StoredSite};
 pub use options::{Discovery, RelayOptions};
 pub use relay::{Readiness, Relay, RelayError};
+pub use traces::Traces;

@@ -10,6 +10,7 @@ use crossway_core::policy::Action;
 
 use crate::limiter::RateLimits;
 use crate::manifest::Manifest;
+use crate::traces::Traces;
 
 /// How sites are found that nobody registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -59,6 +60,8 @@ pub struct RelayOptions {
     pub manifest: Manifest,
     /// The formats that are known without anybody registering them.
     pub formats: Arc<Formats>,
+    /// Which crossings are recorded as spans; `None` records nothing.
+    pub traces: Option<Traces>,
 }
 
 impl RelayOptions {
@@ -83,6 +86,7 @@ impl RelayOptions {
             rates: RateLimits::default(),
             manifest: Manifest::default(),
             formats: Arc::new(Formats::builtin()),
+            traces: None,
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::counters::Outcome;
 use crate::judge::{Judge, bare};
 use crate::relay::{Lease, Shared};
 use crate::reply::Record;
-use crate::settling::{HandedOver, Work};
+use crate::settling::{HandedOver, Subject, Work};
+use crate::traces::{Trace, Tracer};
 
 /// The most settlements in one call to the store: what it does at a time holds up everybody else.
 const SETTLE_AT_ONCE: usize = 256;
@@ -84,6 +85,7 @@ pub(crate) struct Reader {
     /// When the batch that is in hand had been read.
     pub(crate) read_at: Instant,
     pub(crate) judge: Judge,
+    tracer: Tracer,
     /// The entry that couldn't be decided last, and how often in a row.
     stuck: Option<(Key, EntryId, u32)>,
     written_about: HashMap<Key, Instant>,
@@ -98,6 +100,7 @@ impl Reader {
     ) -> Reader {
         Reader {
             judge: Judge::new(Arc::clone(&shared)),
+            tracer: Tracer::new(),
             shared,
             reader,
             assignments,
@@ -327,43 +330,45 @@ impl Reader {
                 head,
             } => {
                 let head = Entry { id, fields: head };
-                work.push(
-                    self.judge
-                        .oversize(&source, &head, bytes, fields, record.as_ref()),
-                    source,
-                    head,
-                );
+                let trace = self.trace(&source, &head, record.as_ref());
+                let decided = self
+                    .judge
+                    .oversize(&source, &head, bytes, fields, record.as_ref());
+                work.push(decided, Subject::new(source, head, trace));
                 return Ok(());
             }
             ReadEntry::Gone(id) => {
                 tracing::error!(stream = &*read.stream, entry = %id, "an entry was deleted before it was handled");
                 let decided = bare(read.stream, id, Outcome::Gone);
-                work.push(
-                    decided,
-                    source,
-                    Entry {
-                        id,
-                        fields: Fields::default(),
-                    },
-                );
+                let fields = Fields::default();
+                work.push(decided, Subject::new(source, Entry { id, fields }, None));
                 return Ok(());
             }
         };
+        let mut trace = self.trace(&source, &entry, record.as_ref());
         let decided = match &source {
             Source::Register => {
                 self.submit(work, fence).await?;
                 self.hear(0, fence).await?;
                 self.judge.register(&read.stream, &entry).await
             }
-            Source::Site(stream) => match self.judge.cross(stream, &entry, record.as_ref()).await {
-                Ok(Some(decided)) => Ok(decided),
-                Ok(None) => {
-                    self.submit(work, fence).await?;
-                    self.hear(0, fence).await?;
-                    self.judge.command(stream, &entry).await
+            Source::Site(stream) => {
+                let context = trace.as_ref().map(|trace| trace.context());
+                match self
+                    .judge
+                    .cross(stream, &entry, record.as_ref(), context)
+                    .await
+                {
+                    Ok(Some(decided)) => Ok(decided),
+                    Ok(None) => {
+                        self.submit(work, fence).await?;
+                        self.hear(0, fence).await?;
+                        trace = self.trace_command(stream, &entry);
+                        self.judge.command(stream, &entry).await
+                    }
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
-            },
+            }
         };
         let decided = match decided {
             Ok(decided) => decided,
@@ -372,8 +377,30 @@ impl Reader {
             }
             Err(error) => return Err(error.into()),
         };
-        work.push(decided, source, entry);
+        work.push(decided, Subject::new(source, entry, trace));
         Ok(())
+    }
+
+    /// Begins the span of a crossing, where it is to be recorded.
+    fn trace(
+        &mut self,
+        source: &Source,
+        entry: &Entry,
+        record: Option<&Record>,
+    ) -> Option<Box<Trace>> {
+        let options = self.shared.directory.options();
+        let (traces, Source::Site(stream)) = (options.traces.as_ref()?, source) else {
+            return None;
+        };
+        self.tracer
+            .crossing(traces, stream, entry, record, self.read_at)
+    }
+
+    /// Begins the span of a command of the daemon's own, where it is to be recorded.
+    fn trace_command(&mut self, stream: &SiteStream, entry: &Entry) -> Option<Box<Trace>> {
+        let options = self.shared.directory.options();
+        self.tracer
+            .command(options.traces.as_ref()?, stream, entry, self.read_at)
     }
 
     /// Counts another time that an entry couldn't be decided; whether it was tried often enough.

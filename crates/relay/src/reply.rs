@@ -13,6 +13,7 @@ use crossway_core::code::{Code, Refusal};
 use crossway_core::entry::EntryId;
 use crossway_core::format::Formats;
 use crossway_core::message::{Label, Message};
+use crossway_core::trace::TraceParent;
 use crossway_transport::streams::{Append, Put, Settlement};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -40,6 +41,9 @@ pub(crate) struct Record {
     /// The formats of both, where the command was translated.
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     languages: Option<Languages>,
+    /// The span of the crossing, where that is recorded.
+    #[serde(rename = "tp", default, skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
 }
 
 impl Record {
@@ -50,6 +54,7 @@ impl Record {
         to: &SiteStream,
         delivery: &str,
         languages: Option<&Languages>,
+        trace: Option<TraceParent>,
     ) -> Put {
         let record = Record {
             from: sender.stream.key.to_string(),
@@ -57,6 +62,7 @@ impl Record {
             node: sender.node.clone(),
             to: to.key.to_string(),
             languages: languages.cloned(),
+            trace: trace.map(|trace| trace.to_string()),
         };
         Put {
             key: options.keyspace.awaited(delivery),
@@ -67,6 +73,11 @@ impl Record {
 
     pub(crate) fn parse(value: &[u8]) -> Option<Record> {
         serde_json::from_slice(value).ok()
+    }
+
+    /// The span of the crossing that the answer belongs to, where that was recorded.
+    pub(crate) fn trace(&self) -> Option<TraceParent> {
+        self.trace.as_ref()?.parse().ok()
     }
 
     /// Who waits, if `answering` is the site that was asked.
@@ -91,6 +102,8 @@ pub(crate) struct Answer<'a> {
     pub(crate) from: &'a SiteStream,
     pub(crate) delivery: &'a str,
     pub(crate) record: &'a Record,
+    /// The span of its own crossing, where that is recorded.
+    pub(crate) trace: Option<TraceParent>,
 }
 
 impl Answer<'_> {
@@ -120,6 +133,7 @@ impl Answer<'_> {
             reply_to: Bytes::new(),
             now_ms,
             translated,
+            trace: self.trace,
         };
         let fields = self
             .message

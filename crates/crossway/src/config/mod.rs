@@ -9,6 +9,7 @@ mod manifest;
 mod overrides;
 mod place;
 mod rate;
+mod traces;
 mod values;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,6 +25,7 @@ pub(crate) use checks::needs_restart;
 pub(crate) use fault::Faults;
 pub(crate) use load::{Loaded, load};
 pub(crate) use rate::Rates;
+pub(crate) use traces::{Endpoint, Header, Traces};
 pub(crate) use values::{
     EnvironmentName, Filter, Limit, Milliseconds, Secret, SiteName, Store, StoreUrl,
 };
@@ -44,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) embedded: Embedded,
     /// Messages between services.
     pub(crate) relay: Relay,
+    /// Where spans of crossings are sent.
+    pub(crate) traces: Traces,
 }
 
 impl Default for Config {
@@ -55,6 +59,7 @@ impl Default for Config {
             admin: Admin::default(),
             embedded: Embedded::default(),
             relay: Relay::default(),
+            traces: Traces::default(),
         }
     }
 }

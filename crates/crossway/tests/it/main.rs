@@ -18,5 +18,6 @@ mod languages;
 mod losses;
 mod program;
 mod store;
+mod traces;
 mod traffic;
 mod up;

@@ -21,5 +21,6 @@ mod policy;
 mod several;
 mod sites;
 mod telemetry;
+mod traces;
 mod translation;
 mod world;
