@@ -392,6 +392,12 @@ impl Keyspace {
         ]
     }
 
+    /// The hash of formats that were registered while a daemon ran.
+    #[must_use]
+    pub fn formats(&self) -> Arc<str> {
+        self.own("relay:formats")
+    }
+
     /// The hash of the daemons that live and the slices they hold.
     #[must_use]
     pub fn members(&self) -> Arc<str> {

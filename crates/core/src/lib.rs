@@ -7,7 +7,8 @@
 //!
 //! A message is an [`entry::Entry`], read as a [`message::Message`]; it is admitted by the one
 //! list of [`guard`]s, among them the [`policy`]; a refusal carries a [`code::Code`]; what leaves
-//! over another plane goes through [`plane::Plane`]. What services write and read is a [`mod@format`].
+//! over another plane goes through [`plane::Plane`]. What services write and read is a [`mod@format`];
+//! what a crossing leaves for whoever follows it is a span of a [`trace`].
 
 pub mod address;
 pub mod code;
@@ -18,3 +19,4 @@ pub mod message;
 pub mod plane;
 pub mod policy;
 pub mod rate;
+pub mod trace;

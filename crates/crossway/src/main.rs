@@ -10,6 +10,7 @@ mod planes;
 mod regular;
 mod reload;
 mod signals;
+mod traces;
 
 use std::process::ExitCode;
 

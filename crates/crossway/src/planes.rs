@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossway_core::address::NameError;
-use crossway_relay::{Discovery, Relay, RelayError, RelayOptions};
+use crossway_relay::{Discovery, Relay, RelayError, RelayOptions, Traces};
 use crossway_transport::streams::cluster::Cluster;
 use crossway_transport::streams::embedded::server::{Password, Server, ServerOptions};
 use crossway_transport::streams::embedded::{Embedded, EmbeddedOptions, Sync};
@@ -21,9 +21,13 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::{Readiness, Ready};
 use crate::config::{self, Config, Loaded, Store};
 use crate::identity::{Identity, IdentityError};
+use crate::traces::{CertificatesError, Exporter};
 
 /// How long what is in flight may take to finish when the daemon is told to stop.
 const LEAVING: Duration = Duration::from_secs(10);
+
+/// How long spans that wait may take to be exported then.
+const EXPORTING: Duration = Duration::from_secs(3);
 
 /// Between two looks at how things stand.
 const LOOK: Duration = Duration::from_millis(500);
@@ -51,6 +55,9 @@ pub(crate) enum PlanesError {
         /// What the system said.
         reason: std::io::Error,
     },
+    /// Spans can't be exported.
+    #[error(transparent)]
+    Traces(#[from] CertificatesError),
     /// The relay can't go on.
     #[error(transparent)]
     Relay(#[from] RelayError),
@@ -63,6 +70,7 @@ pub(crate) struct Planes {
     /// The embedded store's listener, where that is used.
     served: Option<Served>,
     identity: Identity,
+    exporter: Option<Exporter>,
 }
 
 /// The embedded store, served to the services of this machine.
@@ -84,7 +92,9 @@ impl Planes {
     ) -> Result<Planes, PlanesError> {
         let config = &loaded.config;
         let identity = Identity::claim(&config.data_dir)?;
-        let options = relay_options(loaded, identity.name())?;
+        let node = config.node_name();
+        let exporter = Exporter::start(&config.traces, node.as_str(), registry).await?;
+        let options = relay_options(loaded, identity.name(), exporter.as_ref())?;
         let (store, served): (Arc<dyn Streams>, _) = match &config.relay.store {
             Store::Embedded => {
                 let (store, served) = embedded(config).await?;
@@ -104,6 +114,7 @@ impl Planes {
             ready: readiness.part("relay"),
             served,
             identity,
+            exporter,
         })
     }
 
@@ -131,7 +142,7 @@ impl Planes {
                 _ = look.tick() => self.look().await,
                 changed = config.changed() => if changed.is_ok() {
                     let loaded = Arc::clone(&config.borrow_and_update());
-                    match relay_options(&loaded, self.identity.name()) {
+                    match relay_options(&loaded, self.identity.name(), self.exporter.as_ref()) {
                         Ok(options) => self.relay.reload(options).await,
                         Err(error) => tracing::error!(%error, "the relay keeps its options"),
                     }
@@ -146,6 +157,11 @@ impl Planes {
             tracing::warn!(
                 "not everything in flight was finished in time; it is taken up by the next start"
             );
+        }
+        if let Some(exporter) = self.exporter
+            && !exporter.stop(EXPORTING).await
+        {
+            tracing::warn!("not all spans could be exported in time");
         }
         if let Some(served) = self.served {
             served.close.cancel();
@@ -204,11 +220,15 @@ async fn embedded(config: &Config) -> Result<(Arc<Embedded>, Served), PlanesErro
 }
 
 /// The relay's options, from the configuration. `member` is this daemon's identity among several
-/// on one store.
+/// on one store, `exporter` takes spans of crossings.
 ///
 /// # Errors
 /// [`NameError`] where a word can't stand in a key.
-fn relay_options(loaded: &Loaded, member: &str) -> Result<RelayOptions, NameError> {
+fn relay_options(
+    loaded: &Loaded,
+    member: &str,
+    exporter: Option<&Exporter>,
+) -> Result<RelayOptions, NameError> {
     let relay = &loaded.config.relay;
     let node = loaded.config.node_name();
     let mut options = RelayOptions::new(relay.keyspace()?, node.as_str(), member);
@@ -233,5 +253,10 @@ fn relay_options(loaded: &Loaded, member: &str) -> Result<RelayOptions, NameErro
     options.max_len = relay.max_len.into();
     options.rates = (&relay.rate).into();
     options.manifest = loaded.manifest.clone();
+    options.formats = Arc::clone(loaded.formats.formats());
+    options.traces = exporter.map(|exporter| Traces {
+        ratio: loaded.config.traces.ratio.ratio(),
+        spans: exporter.spans(),
+    });
     Ok(options)
 }

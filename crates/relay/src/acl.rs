@@ -8,7 +8,7 @@ const NOTHING: [&str; 4] = ["resetkeys", "resetchannels", "clearselectors", "-@a
 
 /// What a service does: write and read streams, as one of a group or by itself, look at a reply that
 /// it polls for, and what clients do when they connect. Each takes only keys that it is given, and none
-/// can take a group or an entry away from the daemon.
+/// takes a group or an entry away.
 const SITE_COMMANDS: &[&str] = &[
     "xadd",
     "xread",
@@ -25,6 +25,7 @@ const SITE_COMMANDS: &[&str] = &[
     "xinfo|consumers",
     "xgroup|create",
     "xgroup|createconsumer",
+    "xgroup|delconsumer",
     "get",
     "hget",
     "hgetall",

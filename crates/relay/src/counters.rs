@@ -62,6 +62,11 @@ struct RefusalLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StepLabel {
     step: &'static str,
 }
@@ -73,6 +78,8 @@ pub(crate) const NO_GUARD: &str = "none";
 pub struct Counters {
     outcomes: Vec<Counter>,
     refusals: Family<RefusalLabel, Counter>,
+    translated: Counter,
+    untranslated: Counter,
     /// Entries whose `ss` claimed another source than the stream they stood in.
     pub(crate) forged_sources: Counter,
     /// Consumer groups that had vanished and were made again.
@@ -87,6 +94,8 @@ pub struct Counters {
     pub(crate) trimmed: Counter,
     /// Streams that are too long because a group hasn't acknowledged.
     pub(crate) streams_held: Gauge,
+    /// Spans of crossings that nobody took in time.
+    pub(crate) spans_dropped: Counter,
     /// Sites that are registered.
     pub(crate) sites: Gauge,
     /// Direct channels that are open, as the daemon that looks after them knows.
@@ -112,12 +121,24 @@ fn step_histogram() -> Histogram {
     Histogram::new(exponential_buckets(10e-6, 2.0, 20))
 }
 
+impl Outcome {
+    /// As it stands in metrics and spans.
+    pub(crate) fn as_str(self) -> &'static str {
+        OUTCOMES
+            .iter()
+            .find(|(known, _)| *known == self)
+            .map_or("unknown", |(_, name)| name)
+    }
+}
+
 impl Counters {
     /// Counters that are shown in `registry`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Counters {
         let outcomes = Family::<OutcomeLabel, Counter>::default();
         let refusals = Family::<RefusalLabel, Counter>::default();
+        let translations = Family::<ResultLabel, Counter>::default();
+        let of_result = |result| translations.get_or_create(&ResultLabel { result }).clone();
         let steps =
             Family::<StepLabel, Histogram, fn() -> Histogram>::new_with_constructor(step_histogram);
         let of_step = |step| steps.get_or_create(&StepLabel { step }).clone();
@@ -127,12 +148,15 @@ impl Counters {
                 .map(|(_, outcome)| outcomes.get_or_create(&OutcomeLabel { outcome }).clone())
                 .collect(),
             refusals: refusals.clone(),
+            translated: of_result("done"),
+            untranslated: of_result("failed"),
             forged_sources: Counter::default(),
             groups_remade: Counter::default(),
             channels: Gauge::default(),
             store_losses: Counter::default(),
             store_errors: Counter::default(),
             evictions: Counter::default(),
+            spans_dropped: Counter::default(),
             trimmed: Counter::default(),
             streams_held: Gauge::default(),
             sites: Gauge::default(),
@@ -173,6 +197,11 @@ impl Counters {
             refusals,
         );
         relay.register(
+            "translations",
+            "Parameters and results that were to be translated; those that failed went on as they came",
+            translations,
+        );
+        relay.register(
             "forged_sources",
             "Entries that claimed another source than their stream",
             counters.forged_sources.clone(),
@@ -206,6 +235,11 @@ impl Counters {
             "streams_held",
             "Streams longer than allowed because a group has not acknowledged",
             counters.streams_held.clone(),
+        );
+        relay.register(
+            "spans_dropped",
+            "Spans that were dropped because the queue to their exporter was full",
+            counters.spans_dropped.clone(),
         );
         relay.register("sites", "Registered sites", counters.sites.clone());
         relay.register(
@@ -241,6 +275,15 @@ impl Counters {
         let at = OUTCOMES.iter().position(|(known, _)| *known == outcome);
         if let Some(counter) = at.and_then(|at| self.outcomes.get(at)) {
             counter.inc();
+        }
+    }
+
+    /// Counts something that was to be translated.
+    pub(crate) fn translated(&self, done: bool) {
+        if done {
+            self.translated.inc();
+        } else {
+            self.untranslated.inc();
         }
     }
 

@@ -11,12 +11,13 @@ use crossway_core::code::{Code, Refusal};
 use crossway_core::entry::{Entry, EntryId, Fields};
 use crossway_core::guard::Objection;
 use crossway_core::message::{Kind, Message};
+use crossway_core::trace::TraceParent;
 use crossway_transport::streams::{Key, Read, ReadEntry, Settlement, StoreError};
 
 use crate::answers::Addressee;
 use crate::commands::{Caller, Commands};
 use crate::counters::{NO_GUARD, Outcome};
-use crate::crossing::{Crossing, Decided, Step, Tried, answered_delivery};
+use crate::crossing::{Crossing, Decided, Step, Translated, Tried, answered_delivery};
 use crate::dead::Dead;
 use crate::directory::DirectoryError;
 use crate::ids::{self, DeliveryIds};
@@ -75,12 +76,14 @@ impl Judge {
         Ok(records)
     }
 
-    /// Decides a site's entry; `None` when it is a command for the daemon.
+    /// Decides a site's entry; `None` when it is a command for the daemon. `trace` is the span of
+    /// its crossing, where that is recorded.
     pub(crate) async fn cross(
         &mut self,
         stream: &SiteStream,
         entry: &Entry,
         record: Option<&Record>,
+        trace: Option<TraceParent>,
     ) -> Result<Option<Decided>, StoreError> {
         if !self.shared.store.is_atomic() && !self.ids.repeats() {
             self.learn_secret().await?;
@@ -91,13 +94,16 @@ impl Judge {
             let step = {
                 let options = self.shared.directory.options();
                 let policy = self.shared.directory.policy();
+                let formats = self.shared.directory.formats();
                 let registry = self.shared.directory.registry();
                 let crossing = Crossing {
                     options: &options,
                     registry: &registry,
                     policy: &policy,
                     limiter: &self.shared.limiter,
+                    formats: &formats,
                     now_ms: now_ms(),
+                    trace,
                 };
                 crossing.cross(stream, entry, record, &tried, &mut self.ids)
             };
@@ -175,6 +181,7 @@ impl Judge {
                     objection: None,
                     forged: false,
                     passage: None,
+                    translation: Translated::No,
                 })
             }
             Err(DirectoryError::Refused(refusal)) => {
@@ -242,6 +249,7 @@ impl Judge {
             objection,
             forged: false,
             passage: None,
+            translation: Translated::No,
         }
     }
 
@@ -307,6 +315,7 @@ impl Judge {
                 from: stream,
                 delivery,
                 record,
+                trace: None,
             };
             if let Some(settlement) = answer.fail(&options, now_ms(), &reply::too_large(bytes)) {
                 return Decided {
@@ -315,6 +324,7 @@ impl Judge {
                     objection: None,
                     forged: false,
                     passage: None,
+                    translation: Translated::No,
                 };
             }
         }
@@ -351,11 +361,12 @@ pub(crate) fn bare(stream: Key, entry: EntryId, outcome: Outcome) -> Decided {
         objection: None,
         forged: false,
         passage: None,
+        translation: Translated::No,
     }
 }
 
 /// A cheap look before the whole entry is understood.
-fn may_be_answer(fields: &Fields) -> bool {
+pub(crate) fn may_be_answer(fields: &Fields) -> bool {
     fields
         .get(b"t")
         .or_else(|| fields.get(b"type"))

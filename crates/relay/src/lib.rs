@@ -9,7 +9,8 @@
 //! task that owns one reader of the store; `judge` makes the
 //! look-ups in between, `settling` hands over. `reply` says which answers are carried, `commands`
 //! what the daemon itself answers, `directory` holds what is known of sites and rules, `refresh` keeps
-//! it current, `membership` shares the streams with other daemons, `relay` owns all tasks.
+//! it current, `membership` shares the streams with other daemons, `traces` makes a crossing a span,
+//! `relay` owns all tasks.
 
 mod acl;
 mod answers;
@@ -21,7 +22,6 @@ mod crossing;
 mod dead;
 mod directory;
 mod discovery;
-mod formats;
 mod ids;
 mod judge;
 mod limiter;
@@ -35,15 +35,17 @@ mod relay;
 mod reply;
 mod settling;
 mod telemetry;
+mod traces;
+mod translation;
 mod trimming;
 
 pub use acl::{daemon_rules, site_rules, user_of};
 pub use channels::{Channel, ChannelFault, Mode};
 pub use counters::Counters;
 pub use dead::{DeadLetter, DeadLetterError};
-pub use formats::{FormatFault, load_formats};
 pub use ids::random_name;
 pub use limiter::RateLimits;
 pub use manifest::{Manifest, Registration, RegistrationError, StoredEntity, StoredSite};
 pub use options::{Discovery, RelayOptions};
 pub use relay::{Readiness, Relay, RelayError};
+pub use traces::Traces;

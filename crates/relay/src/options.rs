@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossway_core::address::{Keyspace, SiteId};
+use crossway_core::format::Formats;
 use crossway_core::policy::Action;
 
 use crate::limiter::RateLimits;
 use crate::manifest::Manifest;
+use crate::traces::Traces;
 
 /// How sites are found that nobody registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -61,6 +63,10 @@ pub struct RelayOptions {
     pub rates: RateLimits,
     /// Sites that are registered at the start.
     pub manifest: Manifest,
+    /// The formats that are known without anybody registering them.
+    pub formats: Arc<Formats>,
+    /// Which crossings are recorded as spans; `None` records nothing.
+    pub traces: Option<Traces>,
 }
 
 impl RelayOptions {
@@ -86,6 +92,8 @@ impl RelayOptions {
             manage_access: false,
             rates: RateLimits::default(),
             manifest: Manifest::default(),
+            formats: Arc::new(Formats::builtin()),
+            traces: None,
         }
     }
 }

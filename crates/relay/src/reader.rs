@@ -14,13 +14,17 @@ use crate::counters::Outcome;
 use crate::judge::{Judge, bare};
 use crate::relay::{Lease, Shared};
 use crate::reply::Record;
-use crate::settling::{HandedOver, Work};
+use crate::settling::{HandedOver, Subject, Work};
+use crate::traces::{Trace, Tracer};
 
 /// The most settlements in one call to the store: what it does at a time holds up everybody else.
 const SETTLE_AT_ONCE: usize = 256;
 
 /// A stream whose entries say nothing is written about at most this often.
 const QUIET: Duration = Duration::from_secs(30);
+
+/// The most streams and pairs of streams that are kept in mind for that.
+const MAX_WRITTEN_ABOUT: usize = 4096;
 
 /// Entries in a batch from which on there is likely more to read at once.
 const MORE: usize = 64;
@@ -81,6 +85,7 @@ pub(crate) struct Reader {
     /// When the batch that is in hand had been read.
     pub(crate) read_at: Instant,
     pub(crate) judge: Judge,
+    tracer: Tracer,
     /// The entry that couldn't be decided last, and how often in a row.
     stuck: Option<(Key, EntryId, u32)>,
     written_about: HashMap<Key, Instant>,
@@ -95,6 +100,7 @@ impl Reader {
     ) -> Reader {
         Reader {
             judge: Judge::new(Arc::clone(&shared)),
+            tracer: Tracer::new(),
             shared,
             reader,
             assignments,
@@ -239,8 +245,6 @@ impl Reader {
         if current.generation == generation {
             self.sources
                 .retain(|key, _| current.streams.contains_key(key));
-            self.written_about
-                .retain(|key, _| current.streams.contains_key(key));
         }
         self.confirmed.send_replace(generation);
     }
@@ -292,8 +296,15 @@ impl Reader {
         match self.written_about.get(key) {
             Some(before) if now.duration_since(*before) < QUIET => false,
             _ => {
-                self.written_about.insert(key.clone(), now);
-                true
+                if self.written_about.len() >= MAX_WRITTEN_ABOUT {
+                    self.written_about
+                        .retain(|_, before| now.duration_since(*before) < QUIET);
+                }
+                let room = self.written_about.len() < MAX_WRITTEN_ABOUT;
+                if room {
+                    self.written_about.insert(key.clone(), now);
+                }
+                room
             }
         }
     }
@@ -319,43 +330,45 @@ impl Reader {
                 head,
             } => {
                 let head = Entry { id, fields: head };
-                work.push(
-                    self.judge
-                        .oversize(&source, &head, bytes, fields, record.as_ref()),
-                    source,
-                    head,
-                );
+                let trace = self.trace(&source, &head, record.as_ref());
+                let decided = self
+                    .judge
+                    .oversize(&source, &head, bytes, fields, record.as_ref());
+                work.push(decided, Subject::new(source, head, trace));
                 return Ok(());
             }
             ReadEntry::Gone(id) => {
                 tracing::error!(stream = &*read.stream, entry = %id, "an entry was deleted before it was handled");
                 let decided = bare(read.stream, id, Outcome::Gone);
-                work.push(
-                    decided,
-                    source,
-                    Entry {
-                        id,
-                        fields: Fields::default(),
-                    },
-                );
+                let fields = Fields::default();
+                work.push(decided, Subject::new(source, Entry { id, fields }, None));
                 return Ok(());
             }
         };
+        let mut trace = self.trace(&source, &entry, record.as_ref());
         let decided = match &source {
             Source::Register => {
                 self.submit(work, fence).await?;
                 self.hear(0, fence).await?;
                 self.judge.register(&read.stream, &entry).await
             }
-            Source::Site(stream) => match self.judge.cross(stream, &entry, record.as_ref()).await {
-                Ok(Some(decided)) => Ok(decided),
-                Ok(None) => {
-                    self.submit(work, fence).await?;
-                    self.hear(0, fence).await?;
-                    self.judge.command(stream, &entry).await
+            Source::Site(stream) => {
+                let context = trace.as_ref().map(|trace| trace.context());
+                match self
+                    .judge
+                    .cross(stream, &entry, record.as_ref(), context)
+                    .await
+                {
+                    Ok(Some(decided)) => Ok(decided),
+                    Ok(None) => {
+                        self.submit(work, fence).await?;
+                        self.hear(0, fence).await?;
+                        trace = self.trace_command(stream, &entry);
+                        self.judge.command(stream, &entry).await
+                    }
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
-            },
+            }
         };
         let decided = match decided {
             Ok(decided) => decided,
@@ -364,8 +377,30 @@ impl Reader {
             }
             Err(error) => return Err(error.into()),
         };
-        work.push(decided, source, entry);
+        work.push(decided, Subject::new(source, entry, trace));
         Ok(())
+    }
+
+    /// Begins the span of a crossing, where it is to be recorded.
+    fn trace(
+        &mut self,
+        source: &Source,
+        entry: &Entry,
+        record: Option<&Record>,
+    ) -> Option<Box<Trace>> {
+        let options = self.shared.directory.options();
+        let (traces, Source::Site(stream)) = (options.traces.as_ref()?, source) else {
+            return None;
+        };
+        self.tracer
+            .crossing(traces, stream, entry, record, self.read_at)
+    }
+
+    /// Begins the span of a command of the daemon's own, where it is to be recorded.
+    fn trace_command(&mut self, stream: &SiteStream, entry: &Entry) -> Option<Box<Trace>> {
+        let options = self.shared.directory.options();
+        self.tracer
+            .command(options.traces.as_ref()?, stream, entry, self.read_at)
     }
 
     /// Counts another time that an entry couldn't be decided; whether it was tried often enough.

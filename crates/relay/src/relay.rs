@@ -163,8 +163,9 @@ impl Relay {
         }
     }
 
-    /// Puts changed options into force: default policy, administrators, manifest, reply time,
-    /// attempts, discovery, rates, length of streams, and limits on sites and channels. The others need a restart.
+    /// Puts changed options into force: default policy, administrators, manifest, formats, reply time,
+    /// attempts, discovery, rates, length of streams, and limits on sites and channels. The others need
+    /// a restart.
     pub async fn reload(&self, options: RelayOptions) {
         let old = self.shared.directory.options();
         let kept = RelayOptions {
@@ -477,7 +478,12 @@ impl Owner {
             block: BLOCK,
             max_entry_bytes: options.max_entry_bytes,
             max_fields: options.max_fields,
-            watched: vec![keyspace.policy(), keyspace.sites(), keyspace.entities()],
+            watched: vec![
+                keyspace.policy(),
+                keyspace.formats(),
+                keyspace.sites(),
+                keyspace.entities(),
+            ],
         });
         let interrupt = reader.interrupter();
         let (assignments, assigned) = watch::channel(Assignment::default());

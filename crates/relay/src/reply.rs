@@ -5,11 +5,15 @@
 //! record's lifetime, and only from the site that the command went to. Neither `_rr` nor
 //! anything else that a service writes has a say in where it goes.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use crossway_core::address::SiteStream;
 use crossway_core::code::{Code, Refusal};
 use crossway_core::entry::EntryId;
+use crossway_core::format::Formats;
 use crossway_core::message::{Label, Message};
+use crossway_core::trace::TraceParent;
 use crossway_transport::streams::{Append, Put, Settlement};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -17,6 +21,7 @@ use serde_json::value::RawValue;
 use crate::answers::{Addressee, Polled};
 use crate::directory::to_json;
 use crate::options::RelayOptions;
+use crate::translation::{Languages, Translation};
 
 /// A relay that waits for its reply, as it lies on the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +38,12 @@ pub(crate) struct Record {
     /// The stream that it went to.
     #[serde(rename = "t")]
     to: String,
+    /// The formats of both, where the command was translated.
+    #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
+    languages: Option<Languages>,
+    /// The span of the crossing, where that is recorded.
+    #[serde(rename = "tp", default, skip_serializing_if = "Option::is_none")]
+    trace: Option<String>,
 }
 
 impl Record {
@@ -42,12 +53,16 @@ impl Record {
         sender: &Addressee,
         to: &SiteStream,
         delivery: &str,
+        languages: Option<&Languages>,
+        trace: Option<TraceParent>,
     ) -> Put {
         let record = Record {
             from: sender.stream.key.to_string(),
             request_id: sender.request_id.clone(),
             node: sender.node.clone(),
             to: to.key.to_string(),
+            languages: languages.cloned(),
+            trace: trace.map(|trace| trace.to_string()),
         };
         Put {
             key: options.keyspace.awaited(delivery),
@@ -58,6 +73,11 @@ impl Record {
 
     pub(crate) fn parse(value: &[u8]) -> Option<Record> {
         serde_json::from_slice(value).ok()
+    }
+
+    /// The span of the crossing that the answer belongs to, where that was recorded.
+    pub(crate) fn trace(&self) -> Option<TraceParent> {
+        self.trace.as_ref()?.parse().ok()
     }
 
     /// Who waits, if `answering` is the site that was asked.
@@ -82,11 +102,28 @@ pub(crate) struct Answer<'a> {
     pub(crate) from: &'a SiteStream,
     pub(crate) delivery: &'a str,
     pub(crate) record: &'a Record,
+    /// The span of its own crossing, where that is recorded.
+    pub(crate) trace: Option<TraceParent>,
 }
 
 impl Answer<'_> {
-    /// The step that carries it home, or `None` where it answers for somebody else.
-    pub(crate) fn carry(&self, options: &RelayOptions, now_ms: u64) -> Option<Settlement> {
+    /// Its result in the language that the command was written in.
+    pub(crate) fn translation(&self, formats: &Formats) -> Translation {
+        Translation::of_result(
+            formats,
+            self.record.languages.as_ref(),
+            self.message.result(),
+        )
+    }
+
+    /// The step that carries it home, or `None` where it answers for somebody else. `translated`
+    /// is its result in the sender's format, where that isn't how it came.
+    pub(crate) fn carry(
+        &self,
+        options: &RelayOptions,
+        translated: Option<Bytes>,
+        now_ms: u64,
+    ) -> Option<Settlement> {
         let sender = self.record.sender(options, self.from)?;
         let label = Label {
             delivery: Bytes::copy_from_slice(self.delivery.as_bytes()),
@@ -95,6 +132,8 @@ impl Answer<'_> {
             dest_entity: Bytes::copy_from_slice(sender.node.as_bytes()),
             reply_to: Bytes::new(),
             now_ms,
+            translated,
+            trace: self.trace,
         };
         let fields = self
             .message
@@ -103,7 +142,8 @@ impl Answer<'_> {
             stream: sender.stream.key.clone(),
             fields,
         }];
-        let puts = vec![self.polled(options, &sender, now_ms)];
+        let result = label.translated.as_ref().or(self.message.result());
+        let puts = vec![self.polled(options, &sender, result, now_ms)];
         Some(self.settlement(options, appends, puts))
     }
 
@@ -136,19 +176,14 @@ impl Answer<'_> {
         }
     }
 
-    fn polled(&self, options: &RelayOptions, sender: &Addressee, now_ms: u64) -> Put {
-        // A result that isn't JSON is given as a JSON string, so that what is polled always is.
-        let quoted;
-        let result = match self.message.result() {
-            None => None,
-            Some(text) => match serde_json::from_str::<&RawValue>(text) {
-                Ok(value) => Some(value),
-                Err(_) => {
-                    quoted = serde_json::value::to_raw_value(text).ok();
-                    quoted.as_deref()
-                }
-            },
-        };
+    fn polled(
+        &self,
+        options: &RelayOptions,
+        sender: &Addressee,
+        result: Option<&Bytes>,
+        now_ms: u64,
+    ) -> Put {
+        let result = result.map(|result| as_json(result));
         let status = if self.message.succeeded() {
             "ok"
         } else {
@@ -160,12 +195,25 @@ impl Answer<'_> {
             &Polled {
                 id: &sender.request_id,
                 status,
-                result,
+                result: result.as_deref(),
                 error,
                 timestamp: now_ms,
             },
         )
     }
+}
+
+/// A result for callers that poll, who always find JSON: what isn't JSON is given as a string,
+/// and what isn't text as one in base64.
+fn as_json(result: &[u8]) -> Box<RawValue> {
+    if let Ok(value) = serde_json::from_slice(result) {
+        return value;
+    }
+    let quoted = match std::str::from_utf8(result) {
+        Ok(text) => serde_json::value::to_raw_value(text),
+        Err(_) => serde_json::value::to_raw_value(&BASE64_STANDARD.encode(result)),
+    };
+    quoted.unwrap_or_default()
 }
 
 /// The refusal for an answer that is over the limits.

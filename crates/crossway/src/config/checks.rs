@@ -81,6 +81,12 @@ pub(crate) fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
             old.relay.environments == new.relay.environments,
         ),
         (
+            "traces.endpoint",
+            old.traces.endpoint == new.traces.endpoint,
+        ),
+        ("traces.headers", old.traces.headers == new.traces.headers),
+        ("traces.service", old.traces.service == new.traces.service),
+        (
             "relay.max_entry_bytes",
             old.relay.max_entry_bytes == new.relay.max_entry_bytes,
         ),

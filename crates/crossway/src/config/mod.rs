@@ -3,11 +3,13 @@
 
 mod checks;
 mod fault;
+mod formats;
 mod load;
 mod manifest;
 mod overrides;
 mod place;
 mod rate;
+mod traces;
 mod values;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,6 +25,7 @@ pub(crate) use checks::needs_restart;
 pub(crate) use fault::Faults;
 pub(crate) use load::{Loaded, load};
 pub(crate) use rate::Rates;
+pub(crate) use traces::{Endpoint, Header, Traces};
 pub(crate) use values::{
     EnvironmentName, Filter, Limit, Milliseconds, Secret, SiteName, Store, StoreUrl,
 };
@@ -43,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) embedded: Embedded,
     /// Messages between services.
     pub(crate) relay: Relay,
+    /// Where spans of crossings are sent.
+    pub(crate) traces: Traces,
 }
 
 impl Default for Config {
@@ -54,6 +59,7 @@ impl Default for Config {
             admin: Admin::default(),
             embedded: Embedded::default(),
             relay: Relay::default(),
+            traces: Traces::default(),
         }
     }
 }
@@ -156,6 +162,8 @@ pub(crate) struct Relay {
     pub(crate) discovery: Discovery,
     /// A file of services to be registered at start and on reload.
     pub(crate) manifest: Option<PathBuf>,
+    /// A folder of format definitions, JSON or YAML, beside those that are built in.
+    pub(crate) formats: Option<PathBuf>,
     /// The consumer group that the daemon reads as.
     pub(crate) group: SiteName,
     /// The largest entry that is carried, in bytes of all names and values, at most 512 MiB.
@@ -188,6 +196,7 @@ impl Default for Relay {
             max_attempts: NonZeroU32::MIN.saturating_add(4),
             discovery: Discovery::default(),
             manifest: None,
+            formats: None,
             group: SiteName::literal("crossway"),
             // A document or a picture fits; what doesn't is better kept elsewhere and referred to.
             max_entry_bytes: Limit::literal(8 << 20),

@@ -19,5 +19,6 @@ mod languages;
 mod losses;
 mod program;
 mod store;
+mod traces;
 mod traffic;
 mod up;

@@ -113,13 +113,16 @@ impl Commands<'_> {
     ) -> Result<(SiteId, String), DirectoryError> {
         let look = || {
             let (options, policy) = (self.directory.options(), self.directory.policy());
+            let formats = self.directory.formats();
             let registry = self.directory.registry();
             let crossing = Crossing {
                 options: &options,
                 registry: &registry,
                 policy: &policy,
                 limiter: self.limiter,
+                formats: &formats,
                 now_ms: caller.entry.ms,
+                trace: None,
             };
             crossing.counterpart(caller.stream, target, "channel_open")
         };

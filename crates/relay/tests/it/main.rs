@@ -23,4 +23,6 @@ mod policy;
 mod several;
 mod sites;
 mod telemetry;
+mod traces;
+mod translation;
 mod world;
