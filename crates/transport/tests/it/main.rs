@@ -17,4 +17,5 @@ mod faults;
 mod libraries;
 mod parity;
 mod store;
+mod waiting;
 mod wire;
