@@ -275,6 +275,23 @@ async fn a_user_does_on_its_own_keys_what_a_service_does_and_no_more() {
 }
 
 #[tokio::test]
+async fn the_rust_client_connects_as_such_a_user_before_its_site_is_registered() {
+    let (server, _) = with_user_a().await;
+    let url = server.url().replace("://", "://a:pw@");
+    let client = crossway_client::Client::connect(&url, "a", "testing")
+        .await
+        .unwrap();
+    drop(client);
+    let register: usize = say(
+        &mut server.client().await,
+        &["XLEN", "gnode:gnode:register"],
+    )
+    .await
+    .unwrap();
+    assert_eq!(register, 0);
+}
+
+#[tokio::test]
 async fn applying_keeps_passwords_and_makes_new_users_with_passwords_in_a_file() {
     let server = RedisServer::builder()
         .acl_line("user a on >pw ~* &* +@all")

@@ -12,6 +12,9 @@ use crate::ids;
 /// count of the time without use begins anew after half a year.
 pub(crate) const MAX_TTL: u64 = 30 * 24 * 3600;
 
+/// Characters of an id that are shown in logs.
+const SHOWN: usize = 11;
+
 /// How a channel ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
@@ -55,7 +58,7 @@ impl Channel {
     /// [`ChannelFault`], which names the field.
     pub fn read(id: &str, stored: &HashMap<String, String>) -> Result<Channel, ChannelFault> {
         let fault = |reason: String| ChannelFault {
-            id: id.chars().take(80).collect(),
+            id: label(id),
             reason,
         };
         if !ids::is_channel(id) {
@@ -114,6 +117,11 @@ impl Channel {
         &self.id
     }
 
+    /// Enough of its id to tell it from others in a log, and too little to reach it by.
+    pub(crate) fn label(&self) -> String {
+        label(&self.id)
+    }
+
     /// The two sites that may use it.
     #[must_use]
     pub fn parties(&self) -> [&SiteId; 2] {
@@ -166,6 +174,12 @@ impl Channel {
         }
         shown
     }
+}
+
+fn label(id: &str) -> String {
+    let mut label: String = id.chars().take(SHOWN).collect();
+    label.push('…');
+    label
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ impl Sweep {
                 Ok(None) => {
                     channels.forget(store, &options, &channel).await?;
                     self.due.remove(&channel.id);
-                    tracing::info!(channel = channel.id, source = %channel.source, target = %channel.target, "a channel that nobody used was closed");
+                    tracing::info!(channel = channel.label(), source = %channel.source, target = %channel.target, "a channel that nobody used was closed");
                 }
                 Ok(Some(unused)) => {
                     let left = ttl.saturating_sub(unused).clamp(AGAIN.0, AGAIN.1);
@@ -86,7 +86,7 @@ impl Sweep {
                 }
                 Err(error @ StoreError::Refused { .. }) if !error.is_transient() => {
                     self.due.insert(channel.id.clone(), now + AGAIN.1);
-                    self.write_about(&channel.id, &error);
+                    self.write_about(&channel.label(), &error);
                 }
                 Err(error) => return Err(error),
             }

@@ -101,7 +101,7 @@ impl Commands<'_> {
             metadata,
         };
         self.channels.open(self.store, &options, &channel).await?;
-        tracing::info!(channel = channel.id, source = %channel.source, target = %channel.target, "a channel was opened");
+        tracing::info!(channel = channel.label(), source = %channel.source, target = %channel.target, "a channel was opened");
         Ok(channel.shown(&options.keyspace))
     }
 
@@ -145,7 +145,7 @@ impl Commands<'_> {
         let channel = self.own_channel(caller, params, administrator).await?;
         let options = self.directory.options();
         self.channels.close(self.store, &options, &channel).await?;
-        tracing::info!(channel = channel.id(), by = %caller.site, "a channel was closed");
+        tracing::info!(channel = channel.label(), by = %caller.site, "a channel was closed");
         Ok(json!({"channel_id": channel.id(), "closed": true}))
     }
 
