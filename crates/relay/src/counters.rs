@@ -98,6 +98,8 @@ pub struct Counters {
     pub(crate) spans_dropped: Counter,
     /// Sites that are registered.
     pub(crate) sites: Gauge,
+    /// Direct channels that are open, as the daemon that looks after them knows.
+    pub(crate) channels: Gauge,
     /// Policy rules in force.
     pub(crate) rules: Gauge,
     /// Streams that this daemon reads.
@@ -150,6 +152,7 @@ impl Counters {
             untranslated: of_result("failed"),
             forged_sources: Counter::default(),
             groups_remade: Counter::default(),
+            channels: Gauge::default(),
             store_losses: Counter::default(),
             store_errors: Counter::default(),
             evictions: Counter::default(),
@@ -239,6 +242,11 @@ impl Counters {
             counters.spans_dropped.clone(),
         );
         relay.register("sites", "Registered sites", counters.sites.clone());
+        relay.register(
+            "channels",
+            "Open direct channels, by the daemon that looks after them",
+            counters.channels.clone(),
+        );
         relay.register("rules", "Policy rules in force", counters.rules.clone());
         relay.register(
             "streams",

@@ -9,7 +9,7 @@ use crossway_core::address::{
     Environment, SiteId, SiteStream, StreamKeyError, Target, TargetError,
 };
 use crossway_core::code::{Code, Refusal};
-use crossway_core::entry::{Entry, EntryId};
+use crossway_core::entry::{Entry, EntryId, Fields};
 use crossway_core::format::Formats;
 use crossway_core::guard::{self, Candidate, Objection};
 use crossway_core::message::{Kind, Label, Message};
@@ -148,6 +148,43 @@ impl<'a> Crossing<'a> {
             (Some(_), None) => acknowledge(source, entry.id, Outcome::Passed),
             (None, None) => acknowledge(source, entry.id, Outcome::Meaningless),
         }
+    }
+
+    /// The site, and the entity of it or nothing, with which a command of `source`'s to the daemon
+    /// has to do: found and admitted as a message to it would be. `None` where the store has to be
+    /// asked for the name.
+    pub(crate) fn counterpart(
+        &self,
+        source: &SiteStream,
+        target: &str,
+        command: &str,
+    ) -> Option<Result<(SiteId, String), Refusal>> {
+        let nothing = Fields::default();
+        let arrival = Arrival {
+            source,
+            entry: EntryId::ZERO,
+            message: &Message::read(&nothing),
+            target,
+        };
+        let place = match self.resolve(&arrival) {
+            Found::Place(place) => Ok(place),
+            Found::Refused(refusal) => Err(refusal),
+            Found::Unknown(_) => return None,
+        };
+        let reached = place.as_ref().ok().and_then(|place| place.stream.as_ref());
+        let candidate = Candidate {
+            flaw: None,
+            source: &source.site,
+            target: place.as_ref().map(|place| &place.site),
+            environment: &source.environment,
+            target_environment: reached.map(|stream| &stream.environment),
+            commands: &[command],
+            exceeded: None,
+        };
+        if let Err(objection) = guard::admit(&candidate, self.policy) {
+            return Some(Err(objection.refusal));
+        }
+        Some(place.map(|place| (place.site, place.entity)))
     }
 
     fn relay(&self, arrival: &Arrival<'_>, tried: &Tried, ids: &mut DeliveryIds) -> Step {

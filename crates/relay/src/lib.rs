@@ -12,8 +12,10 @@
 //! it current, `membership` shares the streams with other daemons, `traces` makes a crossing a span,
 //! `relay` owns all tasks.
 
+mod acl;
 mod answers;
 mod batch;
+mod channels;
 mod commands;
 mod counters;
 mod crossing;
@@ -37,6 +39,8 @@ mod traces;
 mod translation;
 mod trimming;
 
+pub use acl::{daemon_rules, site_rules};
+pub use channels::{Channel, ChannelFault, Mode};
 pub use counters::Counters;
 pub use dead::{DeadLetter, DeadLetterError};
 pub use ids::random_name;

@@ -54,6 +54,11 @@ pub struct RelayOptions {
     pub dead_max_len: u64,
     /// Entries that a stream keeps of those that everybody has acknowledged, about.
     pub max_len: u64,
+    /// The most direct channels that one site may have opened.
+    pub max_channels: usize,
+    /// Whether the parties of a direct channel are given access to it on the store, and lose it when
+    /// it closes; the daemon's user must be allowed to change users.
+    pub manage_access: bool,
     /// How much each source may send; no limit unless set.
     pub rates: RateLimits,
     /// Sites that are registered at the start.
@@ -83,6 +88,8 @@ impl RelayOptions {
             max_sites: 100_000,
             dead_max_len: 10_000,
             max_len: 100_000,
+            max_channels: 100,
+            manage_access: false,
             rates: RateLimits::default(),
             manifest: Manifest::default(),
             formats: Arc::new(Formats::builtin()),

@@ -4,6 +4,7 @@
 //! that was forwarded there from another site isn't: it is for that site, whatever it is called.
 
 mod broadcast;
+mod channels;
 mod formats;
 mod policy;
 mod registration;
@@ -18,7 +19,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::batch;
+use crate::channels::Channels;
 use crate::directory::{Directory, DirectoryError, to_json};
+use crate::limiter::Limiter;
 use crate::telemetry::Telemetry;
 
 /// A command of the daemon's own.
@@ -37,6 +40,10 @@ enum Command {
     FormatList,
     FormatDetect,
     FormatConvert,
+    ChannelOpen,
+    ChannelClose,
+    ChannelInfo,
+    ChannelList,
 }
 
 impl Command {
@@ -55,6 +62,10 @@ impl Command {
             "list_formats" => Command::FormatList,
             "detect_format" => Command::FormatDetect,
             "convert_format" => Command::FormatConvert,
+            "channel_open" => Command::ChannelOpen,
+            "channel_close" => Command::ChannelClose,
+            "channel_info" => Command::ChannelInfo,
+            "channel_list" => Command::ChannelList,
             _ => return None,
         })
     }
@@ -88,6 +99,7 @@ pub(crate) fn is_own(kind: Kind, message: &Message<'_>) -> bool {
 }
 
 /// Who gives a command.
+#[derive(Clone, Copy)]
 pub(crate) struct Caller<'a> {
     pub(crate) stream: &'a SiteStream,
     pub(crate) site: &'a SiteId,
@@ -96,6 +108,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) environment: &'a Environment,
     /// The entry that it stands in: the same however often it is run. Its time is the store's.
     pub(crate) entry: EntryId,
+    /// Which of the entry's commands it is, from 0.
+    pub(crate) item: usize,
 }
 
 /// Runs the daemon's own commands.
@@ -103,6 +117,8 @@ pub(crate) struct Commands<'a> {
     pub(crate) directory: &'a Directory,
     pub(crate) store: &'a dyn Streams,
     pub(crate) telemetry: &'a Telemetry,
+    pub(crate) channels: &'a Channels,
+    pub(crate) limiter: &'a Limiter,
 }
 
 impl Commands<'_> {
@@ -127,9 +143,13 @@ impl Commands<'_> {
         }
         let items = batch::parse(message.params().map(|p| &**p))?;
         let mut answers = Vec::with_capacity(items.len());
-        for item in items {
+        for (number, item) in items.into_iter().enumerate() {
+            let caller = Caller {
+                item: number,
+                ..*caller
+            };
             let answered = self
-                .one(caller, &item.command, item.params.as_bytes(), writes)
+                .one(&caller, &item.command, item.params.as_bytes(), writes)
                 .await;
             answers.push(match answered {
                 Ok(result) => Answered::ok(item.id, result),
@@ -166,6 +186,10 @@ impl Commands<'_> {
             Command::PolicyList => self.policy_list().await?,
             Command::PolicyRemove => self.policy_remove(params).await?,
             Command::Broadcast => self.broadcast(caller, params, writes).await?,
+            Command::ChannelOpen => self.channel_open(caller, params).await?,
+            Command::ChannelClose => self.channel_close(caller, params, administrator).await?,
+            Command::ChannelInfo => self.channel_info(caller, params, administrator).await?,
+            Command::ChannelList => self.channel_list(caller, params, administrator).await?,
             Command::RelayStats => {
                 let key = options.keyspace.telemetry();
                 self.telemetry.report(self.store, &key).await?

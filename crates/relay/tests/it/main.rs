@@ -13,6 +13,7 @@ mod promises;
 mod attacks;
 mod bad_input;
 mod broadcast;
+mod channels;
 mod cluster;
 mod crossing;
 mod limits;
