@@ -104,6 +104,13 @@ const DAEMON_COMMANDS: &[&str] = &[
     "client|tracking",
 ];
 
+/// The user that is a site's: it is called as the site is. None is, where that would be the user
+/// that everybody is who doesn't say otherwise.
+#[must_use]
+pub fn user_of(site: &SiteId) -> Option<&str> {
+    Some(site.as_str()).filter(|name| *name != "default")
+}
+
 /// The rules of a site's user: its own keys in both spellings, and its open channels.
 ///
 /// They take what the user had, its passwords excepted.
@@ -180,6 +187,13 @@ mod tests {
                 .iter()
                 .any(|rule| rule == "reset" || rule == "resetpass")
         );
+    }
+
+    #[test]
+    fn no_site_has_the_user_that_everybody_is() {
+        let user = |name| user_of(&SiteId::parse(name).unwrap()).map(str::to_owned);
+        assert_eq!(user("a"), Some("a".to_owned()));
+        assert_eq!(user("default"), None);
     }
 
     #[test]

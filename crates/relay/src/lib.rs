@@ -39,7 +39,7 @@ mod traces;
 mod translation;
 mod trimming;
 
-pub use acl::{daemon_rules, site_rules};
+pub use acl::{daemon_rules, site_rules, user_of};
 pub use channels::{Channel, ChannelFault, Mode};
 pub use counters::Counters;
 pub use dead::{DeadLetter, DeadLetterError};

@@ -5,7 +5,7 @@ use crossway_core::code::{Code, Refusal};
 use crossway_transport::streams::{StoreError, Streams};
 
 use super::Channels;
-use crate::acl::site_rules;
+use crate::acl::{site_rules, user_of};
 use crate::directory::DirectoryError;
 
 /// Looks, at most, until what was set is what should be: as many others would have to open or close
@@ -21,11 +21,14 @@ pub(super) async fn settle(
     keyspace: &Keyspace,
     site: &SiteId,
 ) -> Result<(), DirectoryError> {
+    let Some(user) = user_of(site) else {
+        return Ok(());
+    };
     let mut before = channels.of(store, keyspace, site).await?;
     for _ in 0..ATTEMPTS {
         let ids = before.iter().map(|channel| channel.id());
         let rules = site_rules(keyspace, site, ids);
-        let set = store.set_access(site.as_str(), &rules).await;
+        let set = store.set_access(user, &rules).await;
         let there = match set {
             Err(StoreError::Refused { reason, .. })
                 if !crossway_transport::streams::is_transient(&reason) =>

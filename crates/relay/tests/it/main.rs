@@ -10,6 +10,7 @@
 #[macro_use]
 mod promises;
 
+mod access;
 mod attacks;
 mod bad_input;
 mod broadcast;
