@@ -141,7 +141,7 @@ impl Channels {
         match self.change_access(store, options, channel).await {
             Ok(()) => {}
             Err(DirectoryError::Refused(refusal)) => {
-                tracing::error!(channel = channel.id, %refusal, "the parties of a closed channel keep their access to its key; take it from them by hand");
+                tracing::error!(channel = channel.id, %refusal, "the parties of a closed channel keep their access to its key; see crossway acl apply");
             }
             Err(DirectoryError::Store(error)) => return Err(error),
         }
