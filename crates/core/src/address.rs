@@ -361,6 +361,12 @@ impl Keyspace {
         self.own("telemetry:relay")
     }
 
+    /// The hash of formats that were registered while a daemon ran.
+    #[must_use]
+    pub fn formats(&self) -> Arc<str> {
+        self.own("relay:formats")
+    }
+
     /// The stream of a direct channel.
     #[must_use]
     pub fn direct(&self, channel: &str) -> Arc<str> {
@@ -390,12 +396,6 @@ impl Keyspace {
             broadcast,
             "*:res:*".to_owned(),
         ]
-    }
-
-    /// The hash of formats that were registered while a daemon ran.
-    #[must_use]
-    pub fn formats(&self) -> Arc<str> {
-        self.own("relay:formats")
     }
 
     /// The hash of the daemons that live and the slices they hold.

@@ -164,8 +164,8 @@ impl Relay {
     }
 
     /// Puts changed options into force: default policy, administrators, manifest, formats, reply time,
-    /// attempts, discovery, rates, length of streams, and limits on sites and channels. The others need
-    /// a restart.
+    /// attempts, discovery, rates, length of streams, and limits on sites and channels. The others
+    /// need a restart.
     pub async fn reload(&self, options: RelayOptions) {
         let old = self.shared.directory.options();
         let kept = RelayOptions {

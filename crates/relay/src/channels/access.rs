@@ -34,7 +34,7 @@ pub(super) async fn settle(
                 if !crossway_transport::streams::is_transient(&reason) =>
             {
                 let reason = format!(
-                    "the store doesn't let this daemon change its users ({reason}); see crossway acl show --daemon, or turn relay.manage_access off"
+                    "the store doesn't let this daemon change its users ({reason}); see docs/access-control.md, or turn relay.manage_access off"
                 );
                 return Err(Refusal::new(Code::Unavailable, reason).into());
             }

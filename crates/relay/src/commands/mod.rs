@@ -36,14 +36,14 @@ enum Command {
     PolicyRemove,
     RelayStats,
     Broadcast,
-    ChannelOpen,
-    ChannelClose,
-    ChannelInfo,
-    ChannelList,
     FormatRegister,
     FormatList,
     FormatDetect,
     FormatConvert,
+    ChannelOpen,
+    ChannelClose,
+    ChannelInfo,
+    ChannelList,
 }
 
 impl Command {
@@ -58,14 +58,14 @@ impl Command {
             "relay_policy_remove" => Command::PolicyRemove,
             "topology_heatmap" | "relay_stats" => Command::RelayStats,
             "broadcast" => Command::Broadcast,
-            "channel_open" => Command::ChannelOpen,
-            "channel_close" => Command::ChannelClose,
-            "channel_info" => Command::ChannelInfo,
-            "channel_list" => Command::ChannelList,
             "register_format" => Command::FormatRegister,
             "list_formats" => Command::FormatList,
             "detect_format" => Command::FormatDetect,
             "convert_format" => Command::FormatConvert,
+            "channel_open" => Command::ChannelOpen,
+            "channel_close" => Command::ChannelClose,
+            "channel_info" => Command::ChannelInfo,
+            "channel_list" => Command::ChannelList,
             _ => return None,
         })
     }
@@ -185,11 +185,11 @@ impl Commands<'_> {
             Command::PolicySet => self.policy_set(params).await?,
             Command::PolicyList => self.policy_list().await?,
             Command::PolicyRemove => self.policy_remove(params).await?,
+            Command::Broadcast => self.broadcast(caller, params, writes).await?,
             Command::ChannelOpen => self.channel_open(caller, params).await?,
             Command::ChannelClose => self.channel_close(caller, params, administrator).await?,
             Command::ChannelInfo => self.channel_info(caller, params, administrator).await?,
             Command::ChannelList => self.channel_list(caller, params, administrator).await?,
-            Command::Broadcast => self.broadcast(caller, params, writes).await?,
             Command::RelayStats => {
                 let key = options.keyspace.telemetry();
                 self.telemetry.report(self.store, &key).await?
