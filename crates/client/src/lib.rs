@@ -19,6 +19,7 @@ mod answering;
 mod answers;
 mod client;
 mod command;
+mod dial;
 mod entry;
 mod error;
 mod link;
@@ -31,6 +32,7 @@ mod worker;
 
 pub use client::Client;
 pub use command::{Command, Failure};
+pub use dial::redis_client;
 pub use error::{CallError, ClientError, StoreError};
 pub use options::Builder;
 pub use reply::Reply;
