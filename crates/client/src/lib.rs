@@ -17,6 +17,7 @@
 
 mod answering;
 mod answers;
+mod batch;
 mod client;
 mod command;
 mod dial;
