@@ -361,6 +361,43 @@ impl Keyspace {
         self.own("telemetry:relay")
     }
 
+    /// The hash of formats that were registered while a daemon ran.
+    #[must_use]
+    pub fn formats(&self) -> Arc<str> {
+        self.own("relay:formats")
+    }
+
+    /// The stream of a direct channel.
+    #[must_use]
+    pub fn direct(&self, channel: &str) -> Arc<str> {
+        self.own(&format!("direct:{channel}"))
+    }
+
+    /// The hash of what is known of a direct channel.
+    #[must_use]
+    pub fn direct_meta(&self, channel: &str) -> Arc<str> {
+        self.own(&format!("direct:{channel}:meta"))
+    }
+
+    /// The set of all direct channels.
+    #[must_use]
+    pub fn direct_index(&self) -> Arc<str> {
+        self.own("direct:index")
+    }
+
+    /// Glob patterns that every key of the daemon's and every key of a site that it reads or writes
+    /// matches.
+    #[must_use]
+    pub fn daemon_patterns(&self) -> Vec<String> {
+        let broadcast = format!("*:{}:broadcast", self.word);
+        vec![
+            self.own("*").to_string(),
+            self.unified_pattern(),
+            broadcast,
+            "*:res:*".to_owned(),
+        ]
+    }
+
     /// The hash of the daemons that live and the slices they hold.
     #[must_use]
     pub fn members(&self) -> Arc<str> {

@@ -57,6 +57,10 @@ codes! {
     SiteUnknown = "RELAY.SITE_UNKNOWN", "register it first";
     /// The registry has as many sites as the configuration allows.
     RegistryFull = "RELAY.REGISTRY_FULL", "deregister what isn't used, or raise `relay.max_sites`";
+    /// There is no such direct channel (any more).
+    ChannelUnknown = "RELAY.CHANNEL_UNKNOWN", "open another: this one was closed, or nobody used it for its time";
+    /// The site has opened as many direct channels as the configuration allows.
+    ChannelsFull = "RELAY.CHANNELS_FULL", "close channels that aren't used, or raise `relay.max_channels`";
     /// The store couldn't carry out a command of the daemon.
     Unavailable = "RELAY.UNAVAILABLE", "try again; see `/readyz` for the state of the store";
 }

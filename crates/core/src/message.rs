@@ -164,9 +164,11 @@ impl<'a> Message<'a> {
         let mut ranks = [u8::MAX; SLOTS];
         let mut flaw = None;
         for (index, (name, value)) in fields.iter().enumerate() {
-            if flaw.is_none()
-                && (std::str::from_utf8(name).is_err() || std::str::from_utf8(value).is_err())
-            {
+            let found = slot(name, answer);
+            // What is carried untouched may be in any format; the rest is read here, and is text.
+            let body = matches!(found, Some((Slot::Params | Slot::Result, _)));
+            let is_text = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok();
+            if flaw.is_none() && !(is_text(name) && (body || is_text(value))) {
                 let message = format!(
                     "field {} of the entry, {}, isn't UTF-8",
                     index + 1,
@@ -174,7 +176,7 @@ impl<'a> Message<'a> {
                 );
                 flaw = Some(Refusal::new(Code::Malformed, message));
             }
-            if let Some((slot, rank)) = slot(name, answer)
+            if let Some((slot, rank)) = found
                 && let (Some(best), Some(place)) =
                     (ranks.get_mut(slot as usize), at.get_mut(slot as usize))
                 && rank < *best
@@ -303,10 +305,10 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Of an answer: the result, JSON text.
+    /// Of an answer: the result, as it lay there.
     #[must_use]
-    pub fn result(&self) -> Option<&'a str> {
-        self.text(Slot::Result)
+    pub fn result(&self) -> Option<&'a Bytes> {
+        self.value(Slot::Result)
     }
 
     /// Of an answer: the error's sentence.
@@ -347,7 +349,7 @@ impl<'a> Message<'a> {
         out.push("t", self.kind.unwrap_or(Kind::Command).as_str());
         out.push("i", label.delivery.clone());
         self.copy(&mut out, Slot::Command, "c");
-        self.copy(&mut out, Slot::Params, "p");
+        self.body(&mut out, Slot::Params, "p", label);
         out.push("ss", label.source_site.clone());
         self.copy(&mut out, Slot::SourceNode, "sn");
         out.push("ds", label.dest_site.clone());
@@ -370,7 +372,7 @@ impl<'a> Message<'a> {
         out.push("ri", request_id);
         // As whoever polls is told it, whatever word the service has for it.
         out.push("st", if self.succeeded() { "ok" } else { "error" });
-        self.copy(&mut out, Slot::Result, "r");
+        self.body(&mut out, Slot::Result, "r", label);
         self.copy(&mut out, Slot::Error, "e");
         if let Some(code) = self.value(Slot::ErrorCode) {
             out.push("_ec", code::of_service(code));
@@ -392,6 +394,13 @@ impl<'a> Message<'a> {
     fn copy(&self, out: &mut Fields, slot: Slot, name: &'static str) {
         if let Some(value) = self.value(slot) {
             out.push(name, value.clone());
+        }
+    }
+
+    fn body(&self, out: &mut Fields, slot: Slot, name: &'static str, label: &Label) {
+        match &label.translated {
+            Some(translated) => out.push(name, translated.clone()),
+            None => self.copy(out, slot, name),
         }
     }
 
@@ -434,6 +443,9 @@ pub struct Label {
     pub reply_to: Bytes,
     /// The time now, milliseconds since the epoch, for an entry that gives none.
     pub now_ms: u64,
+    /// The parameters of a command or the result of an answer in the receiver's format, where
+    /// they were translated; otherwise they go on as they came.
+    pub translated: Option<Bytes>,
     /// The span of its crossing, where that is recorded; otherwise its trace context goes on as it came.
     pub trace: Option<TraceParent>,
 }
@@ -461,6 +473,7 @@ mod tests {
             dest_entity: "".into(),
             reply_to: "a:gnode:unified:testing".into(),
             now_ms: 7,
+            translated: None,
             trace: None,
         }
     }
@@ -579,14 +592,48 @@ mod tests {
     #[test]
     fn bytes_that_are_not_text_are_a_flaw_that_names_the_field() {
         let mut given = fields(&[("t", "c"), ("c", "x")]);
-        given.push("p", &b"\xff"[..]);
+        given.push("sn", &b"\xff"[..]);
         let message = Message::read(&given);
         let flaw = message.flaw().unwrap();
         assert_eq!(flaw.code, Code::Malformed);
         assert!(
-            flaw.message.contains("field 3") && flaw.message.contains('p'),
+            flaw.message.contains("field 3") && flaw.message.contains("sn"),
             "{flaw}"
         );
+    }
+
+    #[test]
+    fn a_body_in_a_binary_format_is_no_flaw_and_goes_on_as_it_is() {
+        let mut command = fields(&[("t", "c"), ("c", "x")]);
+        command.push("params", &b"\x81\xff"[..]);
+        let message = Message::read(&command);
+        assert!(message.flaw().is_none());
+        assert_eq!(
+            message.forward(&label()).get(b"p").unwrap(),
+            &b"\x81\xff"[..]
+        );
+        let mut answer = fields(&[("t", "r"), ("ri", "D")]);
+        answer.push("r", &b"\x81\xff"[..]);
+        let message = Message::read(&answer);
+        assert!(message.flaw().is_none());
+        let home = message.carry_home(&label(), "mine".into());
+        assert_eq!(home.get(b"r").unwrap(), &b"\x81\xff"[..]);
+    }
+
+    #[test]
+    fn a_translated_body_takes_the_place_of_what_came() {
+        let label = Label {
+            translated: Some("new".into()),
+            ..label()
+        };
+        let command = fields(&[("t", "c"), ("c", "x"), ("parameters", "old")]);
+        let forwarded = Message::read(&command).forward(&label);
+        assert_eq!(forwarded.get(b"p").unwrap(), "new");
+        assert_eq!(forwarded.get(b"parameters"), None);
+        let answer = fields(&[("t", "r"), ("ri", "D"), ("result", "old")]);
+        let home = Message::read(&answer).carry_home(&label, "mine".into());
+        assert_eq!(home.get(b"r").unwrap(), "new");
+        assert_eq!(home.get(b"result"), None);
     }
 
     proptest! {

@@ -34,15 +34,19 @@ impl Changes {
     }
 
     /// Watches these files from here on; one that was watched before is compared with what was
-    /// last told of it.
-    pub(crate) async fn follow(&mut self, paths: Vec<PathBuf>) {
+    /// last told of it. Tells whether there is a new one: whoever has read it before may have read
+    /// what it isn't any more.
+    pub(crate) async fn follow(&mut self, paths: Vec<PathBuf>) -> bool {
         let mut told = marks(paths).await;
+        let mut news = false;
         for (path, mark) in &mut told {
-            if let Some((_, before)) = self.told.iter().find(|(known, _)| known == path) {
-                *mark = *before;
+            match self.told.iter().find(|(known, _)| known == path) {
+                Some((_, before)) => *mark = *before,
+                None => news = true,
             }
         }
         self.told = told;
+        news
     }
 
     /// Waits until a file has changed and then stayed as it is between two looks: one that is

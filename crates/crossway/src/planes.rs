@@ -248,9 +248,12 @@ fn relay_options(
     options.max_entry_bytes = relay.max_entry_bytes.get();
     options.max_fields = relay.max_fields.get();
     options.max_sites = relay.max_sites.get();
+    options.max_channels = relay.max_channels.get();
+    options.manage_access = relay.manage_access;
     options.max_len = relay.max_len.into();
     options.rates = (&relay.rate).into();
     options.manifest = loaded.manifest.clone();
+    options.formats = Arc::clone(loaded.formats.formats());
     options.traces = exporter.map(|exporter| Traces {
         ratio: loaded.config.traces.ratio.ratio(),
         spans: exporter.spans(),

@@ -1,6 +1,6 @@
 //! Takes a changed configuration while the daemon runs, or refuses it and keeps the old one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -32,6 +32,16 @@ impl Source {
             loaded.config.data_dir.clone_from(data_dir);
         }
         Ok(loaded)
+    }
+
+    /// The files and folders that a configuration was read from.
+    pub(crate) fn files(&self, loaded: &Loaded) -> Vec<PathBuf> {
+        let relay = &loaded.config.relay;
+        let named = relay.manifest.iter().chain(&relay.formats);
+        let all = self.file.iter().chain(named).map(PathBuf::as_path);
+        all.chain(loaded.formats.files())
+            .map(Path::to_path_buf)
+            .collect()
     }
 }
 
@@ -88,10 +98,9 @@ impl Reload {
         self.current.subscribe()
     }
 
-    /// The files that the configuration in effect was read from.
+    /// The files and folders that the configuration in effect was read from.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let manifest = self.current.borrow().config.relay.manifest.clone();
-        self.source.file.iter().cloned().chain(manifest).collect()
+        self.source.files(&self.current.borrow())
     }
 
     /// Reads the configuration again. What is wrong with it is logged, and the old one stays.

@@ -150,14 +150,19 @@ pub(crate) struct Relayed<'a> {
 
 impl<'a> Relayed<'a> {
     /// `target` is as it was asked for.
-    pub(crate) fn new(target: &'a str, entity: &'a str, stream: &'a SiteStream) -> Relayed<'a> {
+    pub(crate) fn new(
+        target: &'a str,
+        entity: &'a str,
+        stream: &'a SiteStream,
+        translated: bool,
+    ) -> Relayed<'a> {
         Relayed {
             relayed: true,
             target,
             target_site: stream.site.as_str(),
             target_entity: entity,
             target_stream: &stream.key,
-            translated: false,
+            translated,
         }
     }
 }

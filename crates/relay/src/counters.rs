@@ -62,6 +62,11 @@ struct RefusalLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StepLabel {
     step: &'static str,
 }
@@ -73,6 +78,8 @@ pub(crate) const NO_GUARD: &str = "none";
 pub struct Counters {
     outcomes: Vec<Counter>,
     refusals: Family<RefusalLabel, Counter>,
+    translated: Counter,
+    untranslated: Counter,
     /// Entries whose `ss` claimed another source than the stream they stood in.
     pub(crate) forged_sources: Counter,
     /// Consumer groups that had vanished and were made again.
@@ -91,6 +98,8 @@ pub struct Counters {
     pub(crate) spans_dropped: Counter,
     /// Sites that are registered.
     pub(crate) sites: Gauge,
+    /// Direct channels that are open, as the daemon that looks after them knows.
+    pub(crate) channels: Gauge,
     /// Policy rules in force.
     pub(crate) rules: Gauge,
     /// Streams that this daemon reads.
@@ -128,6 +137,8 @@ impl Counters {
     pub fn register(registry: &mut Registry) -> Counters {
         let outcomes = Family::<OutcomeLabel, Counter>::default();
         let refusals = Family::<RefusalLabel, Counter>::default();
+        let translations = Family::<ResultLabel, Counter>::default();
+        let of_result = |result| translations.get_or_create(&ResultLabel { result }).clone();
         let steps =
             Family::<StepLabel, Histogram, fn() -> Histogram>::new_with_constructor(step_histogram);
         let of_step = |step| steps.get_or_create(&StepLabel { step }).clone();
@@ -137,8 +148,11 @@ impl Counters {
                 .map(|(_, outcome)| outcomes.get_or_create(&OutcomeLabel { outcome }).clone())
                 .collect(),
             refusals: refusals.clone(),
+            translated: of_result("done"),
+            untranslated: of_result("failed"),
             forged_sources: Counter::default(),
             groups_remade: Counter::default(),
+            channels: Gauge::default(),
             store_losses: Counter::default(),
             store_errors: Counter::default(),
             evictions: Counter::default(),
@@ -183,6 +197,11 @@ impl Counters {
             refusals,
         );
         relay.register(
+            "translations",
+            "Parameters and results that were to be translated; those that failed went on as they came",
+            translations,
+        );
+        relay.register(
             "forged_sources",
             "Entries that claimed another source than their stream",
             counters.forged_sources.clone(),
@@ -223,6 +242,11 @@ impl Counters {
             counters.spans_dropped.clone(),
         );
         relay.register("sites", "Registered sites", counters.sites.clone());
+        relay.register(
+            "channels",
+            "Open direct channels, by the daemon that looks after them",
+            counters.channels.clone(),
+        );
         relay.register("rules", "Policy rules in force", counters.rules.clone());
         relay.register(
             "streams",
@@ -251,6 +275,15 @@ impl Counters {
         let at = OUTCOMES.iter().position(|(known, _)| *known == outcome);
         if let Some(counter) = at.and_then(|at| self.outcomes.get(at)) {
             counter.inc();
+        }
+    }
+
+    /// Counts something that was to be translated.
+    pub(crate) fn translated(&self, done: bool) {
+        if done {
+            self.translated.inc();
+        } else {
+            self.untranslated.inc();
         }
     }
 

@@ -9,7 +9,8 @@ use crossway_core::address::{
     Environment, SiteId, SiteStream, StreamKeyError, Target, TargetError,
 };
 use crossway_core::code::{Code, Refusal};
-use crossway_core::entry::{Entry, EntryId};
+use crossway_core::entry::{Entry, EntryId, Fields};
+use crossway_core::format::Formats;
 use crossway_core::guard::{self, Candidate, Objection};
 use crossway_core::message::{Kind, Label, Message};
 use crossway_core::policy::Policy;
@@ -26,9 +27,11 @@ use crate::options::RelayOptions;
 use crate::registry::Registry;
 use crate::reply::{Answer, Record};
 use crate::telemetry::Passage;
+use crate::translation::Translation;
 
 /// What is to be done about an entry.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // Nearly every step is the large one, and none is kept.
 pub(crate) enum Step {
     /// Settle it.
     Settle(Decided),
@@ -51,6 +54,20 @@ pub(crate) struct Decided {
     pub(crate) forged: bool,
     /// Between whom it passed or was refused, where it is a relay.
     pub(crate) passage: Option<Passage>,
+    /// Whether what it carries was translated, or why not.
+    pub(crate) translation: Translated,
+}
+
+/// What is counted and logged of a translation.
+#[derive(Debug, Default)]
+pub(crate) enum Translated {
+    /// None was needed.
+    #[default]
+    No,
+    /// It was.
+    Yes,
+    /// It should have been; it went on as it came, for this reason.
+    Failed(String),
 }
 
 /// What has been tried for an entry that could not be decided at once.
@@ -65,16 +82,18 @@ pub(crate) enum Tried {
 }
 
 /// Where a target was found.
-struct Place {
+struct Place<'r> {
     site: SiteId,
     entity: String,
+    /// The format that it wants to be spoken to in.
+    native: Option<&'r str>,
     /// Its stream; `None` where the site has no part in the sender's environment.
     stream: Option<SiteStream>,
 }
 
 /// What looking for a target gave.
-enum Found {
-    Place(Place),
+enum Found<'r> {
+    Place(Place<'r>),
     /// The name isn't known here; the store may know it.
     Unknown(SiteId),
     Refused(Refusal),
@@ -94,12 +113,13 @@ pub(crate) struct Crossing<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) policy: &'a Policy,
     pub(crate) limiter: &'a Limiter,
+    pub(crate) formats: &'a Formats,
     pub(crate) now_ms: u64,
     /// The span of this crossing, where it is recorded; it goes on with what is handed over.
     pub(crate) trace: Option<TraceParent>,
 }
 
-impl Crossing<'_> {
+impl<'a> Crossing<'a> {
     /// Decides what is to be done about `entry`, read from `source`. `record` is the relay that
     /// it answers, where there is one.
     pub(crate) fn cross(
@@ -130,6 +150,43 @@ impl Crossing<'_> {
         }
     }
 
+    /// The site, and the entity of it or nothing, with which a command of `source`'s to the daemon
+    /// has to do: found and admitted as a message to it would be. `None` where the store has to be
+    /// asked for the name.
+    pub(crate) fn counterpart(
+        &self,
+        source: &SiteStream,
+        target: &str,
+        command: &str,
+    ) -> Option<Result<(SiteId, String), Refusal>> {
+        let nothing = Fields::default();
+        let arrival = Arrival {
+            source,
+            entry: EntryId::ZERO,
+            message: &Message::read(&nothing),
+            target,
+        };
+        let place = match self.resolve(&arrival) {
+            Found::Place(place) => Ok(place),
+            Found::Refused(refusal) => Err(refusal),
+            Found::Unknown(_) => return None,
+        };
+        let reached = place.as_ref().ok().and_then(|place| place.stream.as_ref());
+        let candidate = Candidate {
+            flaw: None,
+            source: &source.site,
+            target: place.as_ref().map(|place| &place.site),
+            environment: &source.environment,
+            target_environment: reached.map(|stream| &stream.environment),
+            commands: &[command],
+            exceeded: None,
+        };
+        if let Err(objection) = guard::admit(&candidate, self.policy) {
+            return Some(Err(objection.refusal));
+        }
+        Some(place.map(|place| (place.site, place.entity)))
+    }
+
     fn relay(&self, arrival: &Arrival<'_>, tried: &Tried, ids: &mut DeliveryIds) -> Step {
         let found = match tried {
             Tried::Refused(refusal) => Found::Refused(refusal.clone()),
@@ -156,8 +213,14 @@ impl Crossing<'_> {
         if !self.registry.reads(&stream) && *tried == Tried::Nothing {
             return Step::Adopt(stream);
         }
-        // Here `p` is translated, where the formats of source and target differ.
-        let delivered = self.deliver(arrival, &place.entity, &stream, ids);
+        let translation = Translation::of_parameters(
+            self.formats,
+            place
+                .native
+                .filter(|_| arrival.message.kind() != Some(Kind::BatchCommand)),
+            arrival.message.params(),
+        );
+        let delivered = self.deliver(arrival, &place.entity, &stream, translation, ids);
         if matches!(&delivered, Step::Settle(decided) if decided.outcome == Outcome::Relayed) {
             let message = arrival.passing(&stream.site, commands);
             self.limiter.take(&self.options.rates, &message);
@@ -165,7 +228,7 @@ impl Crossing<'_> {
         delivered
     }
 
-    fn resolve(&self, arrival: &Arrival<'_>) -> Found {
+    fn resolve(&self, arrival: &Arrival<'_>) -> Found<'a> {
         let refused = |code, reason: String| {
             Found::Refused(Refusal::new(
                 code,
@@ -184,6 +247,7 @@ impl Crossing<'_> {
                 Found::Place(Place {
                     site: stream.site.clone(),
                     entity: String::new(),
+                    native: registered.and_then(|(_, site)| site.native_format()),
                     stream: lives_there.then_some(stream),
                 })
             }
@@ -200,21 +264,23 @@ impl Crossing<'_> {
     }
 
     /// Finds a name: a site's comes before an entity's.
-    fn find(&self, name: SiteId, environment: &Environment) -> Found {
+    fn find(&self, name: SiteId, environment: &Environment) -> Found<'a> {
         if let Some((id, site)) = self.registry.site(name.as_str()) {
             return Found::Place(Place {
                 site: id.clone(),
                 entity: String::new(),
+                native: site.native_format(),
                 stream: site.stream(environment).cloned(),
             });
         }
-        let Some((entity, site)) = self.registry.entity(name.as_str()) else {
+        let Some((entity, owner, about)) = self.registry.entity(name.as_str()) else {
             return Found::Unknown(name);
         };
-        match self.registry.site(site.as_str()) {
+        match self.registry.site(owner.as_str()) {
             Some((id, site)) => Found::Place(Place {
                 site: id.clone(),
                 entity: entity.to_string(),
+                native: about.native_format().or_else(|| site.native_format()),
                 stream: site.stream(environment).cloned(),
             }),
             None => Found::Unknown(name),
@@ -225,8 +291,8 @@ impl Crossing<'_> {
     fn admit(
         &self,
         arrival: &Arrival<'_>,
-        place: Result<Place, Refusal>,
-    ) -> Result<(Place, SiteStream, u32), Objection> {
+        place: Result<Place<'a>, Refusal>,
+    ) -> Result<(Place<'a>, SiteStream, u32), Objection> {
         let message = arrival.message;
         let batch = match message.kind() {
             Some(Kind::BatchCommand) => batch::parse(message.params().map(|p| &**p)),
@@ -265,11 +331,13 @@ impl Crossing<'_> {
             Ok(Place {
                 site,
                 entity,
+                native,
                 stream: Some(stream),
             }) => Ok((
                 Place {
                     site,
                     entity,
+                    native,
                     stream: None,
                 },
                 stream,
@@ -290,6 +358,7 @@ impl Crossing<'_> {
         arrival: &Arrival<'_>,
         entity: &str,
         to: &SiteStream,
+        translation: Translation,
         ids: &mut DeliveryIds,
     ) -> Step {
         let Ok(delivery) = ids.draw(&arrival.source.key, arrival.entry) else {
@@ -305,6 +374,7 @@ impl Crossing<'_> {
             dest_entity: Bytes::copy_from_slice(entity.as_bytes()),
             reply_to: Bytes::copy_from_slice(arrival.source.key.as_bytes()),
             now_ms: self.now_ms,
+            translated: translation.body(),
             trace: self.trace,
         };
         let forwarded = Append {
@@ -314,7 +384,7 @@ impl Crossing<'_> {
         let acknowledgement = sender.acknowledgement(
             self.options,
             self.now_ms,
-            &Relayed::new(arrival.target, entity, to),
+            &Relayed::new(arrival.target, entity, to, label.translated.is_some()),
         );
         let answered = arrival.message.kind().is_some_and(Kind::wants_answer);
         let settlement = Settlement {
@@ -328,6 +398,7 @@ impl Crossing<'_> {
                     &sender,
                     to,
                     &delivery,
+                    translation.languages(),
                     self.trace,
                 )]
             } else {
@@ -340,6 +411,7 @@ impl Crossing<'_> {
             objection: None,
             forged: arrival.forged(),
             passage: Some(arrival.passage(Some(&to.site))),
+            translation: translation.into(),
         })
     }
 
@@ -361,6 +433,7 @@ impl Crossing<'_> {
             objection: Some(objection),
             forged: arrival.forged(),
             passage: Some(arrival.passage(resolved)),
+            translation: Translated::No,
         })
     }
 
@@ -385,8 +458,9 @@ impl Crossing<'_> {
             record,
             trace: self.trace,
         };
+        let translation = answer.translation(self.formats);
         let carried = match message.flaw() {
-            None => answer.carry(self.options, self.now_ms),
+            None => answer.carry(self.options, translation.body(), self.now_ms),
             Some(flaw) => answer.fail(self.options, self.now_ms, flaw),
         };
         match carried {
@@ -396,8 +470,19 @@ impl Crossing<'_> {
                 objection: None,
                 forged: false,
                 passage: None,
+                translation: translation.into(),
             }),
             None => acknowledge(from, entry, Outcome::ReplyForeign),
+        }
+    }
+}
+
+impl From<Translation> for Translated {
+    fn from(translation: Translation) -> Translated {
+        match translation {
+            Translation::Unneeded => Translated::No,
+            Translation::Done(..) => Translated::Yes,
+            Translation::Failed(reason) => Translated::Failed(reason),
         }
     }
 }
@@ -458,5 +543,6 @@ pub(crate) fn acknowledge(source: &SiteStream, entry: EntryId, outcome: Outcome)
         objection: None,
         forged: false,
         passage: None,
+        translation: Translated::No,
     })
 }

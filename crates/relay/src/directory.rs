@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 use crossway_core::address::SiteStream;
 use crossway_core::code::{Code, Refusal};
 use crossway_core::entry::EntryId;
+use crossway_core::format::Formats;
 use crossway_core::policy::Policy;
 use crossway_transport::streams::{HashChange, Key, StoreError, Streams};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -32,6 +33,7 @@ pub(crate) struct Directory {
     store: Arc<dyn Streams>,
     options: ArcSwap<RelayOptions>,
     policy: ArcSwap<Policy>,
+    formats: ArcSwap<Formats>,
     registry: RwLock<Registry>,
     refreshes: mpsc::Sender<Refresh>,
     /// Counts up whenever the set of streams to be read may have changed.
@@ -50,6 +52,7 @@ impl Directory {
         let directory = Arc::new(Directory {
             store,
             policy: ArcSwap::from_pointee(Policy::new(options.default_policy)),
+            formats: ArcSwap::new(Arc::clone(&options.formats)),
             options: ArcSwap::new(options),
             registry: RwLock::default(),
             refreshes: sender,
@@ -85,6 +88,14 @@ impl Directory {
         self.policy.store(Arc::new(policy));
     }
 
+    pub(crate) fn formats(&self) -> Arc<Formats> {
+        self.formats.load_full()
+    }
+
+    pub(crate) fn set_formats(&self, formats: Formats) {
+        self.formats.store(Arc::new(formats));
+    }
+
     pub(crate) fn registry(&self) -> RwLockReadGuard<'_, Registry> {
         self.registry.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +120,7 @@ impl Directory {
             .send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Reads the policy again; what it gives was read after this was called.
+    /// Reads policy and formats again; what it gives was read after this was called.
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
         let stopped = || StoreError::Unreachable {
             at: "the directory".to_owned(),
@@ -138,7 +149,7 @@ impl Directory {
             if let Err(fault) = registry.put_entity(name, &body) {
                 tracing::warn!(%fault, "registry");
             }
-            registry.entity(name).map(|(_, site)| site.clone())
+            registry.entity(name).map(|(_, site, _)| site.clone())
         };
         if let Some(site) = site
             && let Some(body) = self

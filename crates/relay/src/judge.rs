@@ -17,16 +17,13 @@ use crossway_transport::streams::{Key, Read, ReadEntry, Settlement, StoreError};
 use crate::answers::Addressee;
 use crate::commands::{Caller, Commands};
 use crate::counters::{NO_GUARD, Outcome};
-use crate::crossing::{Crossing, Decided, Step, Tried, answered_delivery};
+use crate::crossing::{Crossing, Decided, Step, Translated, Tried, answered_delivery};
 use crate::dead::Dead;
 use crate::directory::DirectoryError;
 use crate::ids::{self, DeliveryIds};
 use crate::reader::Source;
 use crate::relay::Shared;
 use crate::reply::{self, Record};
-
-/// Field of the members' hash with the secret from which delivery ids are derived.
-const SECRET_FIELD: &str = "secret";
 
 /// Decides entries for one reader.
 pub(crate) struct Judge {
@@ -97,12 +94,14 @@ impl Judge {
             let step = {
                 let options = self.shared.directory.options();
                 let policy = self.shared.directory.policy();
+                let formats = self.shared.directory.formats();
                 let registry = self.shared.directory.registry();
                 let crossing = Crossing {
                     options: &options,
                     registry: &registry,
                     policy: &policy,
                     limiter: &self.shared.limiter,
+                    formats: &formats,
                     now_ms: now_ms(),
                     trace,
                 };
@@ -135,21 +134,9 @@ impl Judge {
     /// secret from which that is derived lies on the store. Whoever is first makes it.
     async fn learn_secret(&mut self) -> Result<(), StoreError> {
         let key = self.shared.directory.options().keyspace.members();
-        let store = &self.shared.store;
-        if let Ok(fresh) = ids::secret() {
-            store.hash_add(&key, SECRET_FIELD, &fresh).await?;
-        }
-        match store.hash_get(&key, SECRET_FIELD).await? {
-            Some(secret) => {
-                self.ids.repeat(&secret);
-                Ok(())
-            }
-            None => Err(StoreError::Refused {
-                command: "HSETNX",
-                key: key.to_string(),
-                reason: "LOADING the secret for delivery ids isn't there".to_owned(),
-            }),
-        }
+        let secret = ids::shared_secret(&*self.shared.store, &key).await?;
+        self.ids.repeat(&secret);
+        Ok(())
     }
 
     pub(crate) async fn command(
@@ -162,6 +149,8 @@ impl Judge {
             directory: &self.shared.directory,
             store: &*self.shared.store,
             telemetry: &self.shared.telemetry,
+            channels: &self.shared.channels,
+            limiter: &self.shared.limiter,
         };
         let caller = Caller {
             stream,
@@ -169,6 +158,7 @@ impl Judge {
             node: message.source_node().unwrap_or_default(),
             environment: &stream.environment,
             entry: entry.id,
+            item: 0,
         };
         let options = self.shared.directory.options();
         let sender = Addressee::of(&message, entry.id, stream);
@@ -191,6 +181,7 @@ impl Judge {
                     objection: None,
                     forged: false,
                     passage: None,
+                    translation: Translated::No,
                 })
             }
             Err(DirectoryError::Refused(refusal)) => {
@@ -258,6 +249,7 @@ impl Judge {
             objection,
             forged: false,
             passage: None,
+            translation: Translated::No,
         }
     }
 
@@ -271,6 +263,8 @@ impl Judge {
             directory: &self.shared.directory,
             store: &*self.shared.store,
             telemetry: &self.shared.telemetry,
+            channels: &self.shared.channels,
+            limiter: &self.shared.limiter,
         };
         let mut decided = bare(stream.clone(), entry.id, Outcome::Command);
         match commands.register_new(&message, entry.id).await {
@@ -330,6 +324,7 @@ impl Judge {
                     objection: None,
                     forged: false,
                     passage: None,
+                    translation: Translated::No,
                 };
             }
         }
@@ -366,6 +361,7 @@ pub(crate) fn bare(stream: Key, entry: EntryId, outcome: Outcome) -> Decided {
         objection: None,
         forged: false,
         passage: None,
+        translation: Translated::No,
     }
 }
 

@@ -12,15 +12,16 @@
 //! it current, `membership` shares the streams with other daemons, `traces` makes a crossing a span,
 //! `relay` owns all tasks.
 
+mod acl;
 mod answers;
 mod batch;
+mod channels;
 mod commands;
 mod counters;
 mod crossing;
 mod dead;
 mod directory;
 mod discovery;
-mod formats;
 mod ids;
 mod judge;
 mod limiter;
@@ -35,11 +36,13 @@ mod reply;
 mod settling;
 mod telemetry;
 mod traces;
+mod translation;
 mod trimming;
 
+pub use acl::{daemon_rules, site_rules, user_of};
+pub use channels::{Channel, ChannelFault, Mode};
 pub use counters::Counters;
 pub use dead::{DeadLetter, DeadLetterError};
-pub use formats::{FormatFault, load_formats};
 pub use ids::random_name;
 pub use limiter::RateLimits;
 pub use manifest::{Manifest, Registration, RegistrationError, StoredEntity, StoredSite};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossway_core::address::{Keyspace, SiteId};
+use crossway_core::format::Formats;
 use crossway_core::policy::Action;
 
 use crate::limiter::RateLimits;
@@ -53,10 +54,17 @@ pub struct RelayOptions {
     pub dead_max_len: u64,
     /// Entries that a stream keeps of those that everybody has acknowledged, about.
     pub max_len: u64,
+    /// The most direct channels that one site may have opened.
+    pub max_channels: usize,
+    /// Whether the parties of a direct channel are given access to it on the store, and lose it when
+    /// it closes; the daemon's user must be allowed to change users.
+    pub manage_access: bool,
     /// How much each source may send; no limit unless set.
     pub rates: RateLimits,
     /// Sites that are registered at the start.
     pub manifest: Manifest,
+    /// The formats that are known without anybody registering them.
+    pub formats: Arc<Formats>,
     /// Which crossings are recorded as spans; `None` records nothing.
     pub traces: Option<Traces>,
 }
@@ -80,8 +88,11 @@ impl RelayOptions {
             max_sites: 100_000,
             dead_max_len: 10_000,
             max_len: 100_000,
+            max_channels: 100,
+            manage_access: false,
             rates: RateLimits::default(),
             manifest: Manifest::default(),
+            formats: Arc::new(Formats::builtin()),
             traces: None,
         }
     }

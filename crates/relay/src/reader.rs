@@ -23,6 +23,9 @@ const SETTLE_AT_ONCE: usize = 256;
 /// A stream whose entries say nothing is written about at most this often.
 const QUIET: Duration = Duration::from_secs(30);
 
+/// The most streams and pairs of streams that are kept in mind for that.
+const MAX_WRITTEN_ABOUT: usize = 4096;
+
 /// Entries in a batch from which on there is likely more to read at once.
 const MORE: usize = 64;
 
@@ -242,8 +245,6 @@ impl Reader {
         if current.generation == generation {
             self.sources
                 .retain(|key, _| current.streams.contains_key(key));
-            self.written_about
-                .retain(|key, _| current.streams.contains_key(key));
         }
         self.confirmed.send_replace(generation);
     }
@@ -295,8 +296,15 @@ impl Reader {
         match self.written_about.get(key) {
             Some(before) if now.duration_since(*before) < QUIET => false,
             _ => {
-                self.written_about.insert(key.clone(), now);
-                true
+                if self.written_about.len() >= MAX_WRITTEN_ABOUT {
+                    self.written_about
+                        .retain(|_, before| now.duration_since(*before) < QUIET);
+                }
+                let room = self.written_about.len() < MAX_WRITTEN_ABOUT;
+                if room {
+                    self.written_about.insert(key.clone(), now);
+                }
+                room
             }
         }
     }

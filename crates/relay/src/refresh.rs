@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crossway_core::format::{Definition, Formats};
 use crossway_core::policy::Policy;
 use crossway_transport::streams::StoreError;
 use tokio::sync::{mpsc, oneshot};
@@ -30,6 +31,9 @@ pub(crate) struct Refresher {
     refreshes: mpsc::Receiver<Refresh>,
     /// The rules as they were compiled last.
     rules: HashMap<String, String>,
+    /// The registered formats as they were compiled last, and those they were added to.
+    formats: HashMap<String, String>,
+    known_formats: Option<Arc<Formats>>,
     epoch: Option<String>,
     registry_read: Option<Instant>,
     registry_stale: bool,
@@ -41,6 +45,8 @@ impl Refresher {
             directory,
             refreshes,
             rules: HashMap::new(),
+            formats: HashMap::new(),
+            known_formats: None,
             epoch: None,
             registry_read: None,
             registry_stale: true,
@@ -66,7 +72,7 @@ impl Refresher {
             }
             if !waiting.is_empty() {
                 self.registry_stale = true;
-                let outcome = self.read_policy().await;
+                let outcome = self.read_rules().await;
                 for waiter in waiting {
                     // Whoever has stopped waiting has stopped altogether.
                     let _ = waiter.send(outcome.clone());
@@ -112,16 +118,20 @@ impl Refresher {
         }
     }
 
-    async fn read_policy(&mut self) -> Result<(), StoreError> {
+    async fn read_rules(&mut self) -> Result<(), StoreError> {
         let directory = Arc::clone(&self.directory);
         let options = directory.options();
-        let mut rules;
+        let (mut rules, mut formats);
         // Read first and asked about afterwards: what is read of a store that has lost its data in
         // the meantime isn't believed.
         loop {
             rules = directory
                 .store()
                 .hash_all(&options.keyspace.policy())
+                .await?;
+            formats = directory
+                .store()
+                .hash_all(&options.keyspace.formats())
                 .await?;
             if self.is_the_same_store(&options).await? {
                 break;
@@ -142,7 +152,37 @@ impl Refresher {
             .rules
             .set(i64::try_from(self.rules.len()).unwrap_or(i64::MAX));
         directory.set_policy(policy);
+        self.take_formats(formats, &options.formats);
         Ok(())
+    }
+
+    /// Adds the formats that lie on the store to those that are known anyway.
+    fn take_formats(&mut self, stored: HashMap<String, String>, known: &Arc<Formats>) {
+        let unchanged = self
+            .known_formats
+            .as_ref()
+            .is_some_and(|before| Arc::ptr_eq(before, known));
+        if unchanged && stored == self.formats {
+            return;
+        }
+        let mut formats = Formats::clone(known);
+        let mut in_order: Vec<(&String, &String)> = stored.iter().collect();
+        in_order.sort();
+        for (name, body) in in_order {
+            let registered = Definition::parse_json(body)
+                .map_err(|fault| fault.to_string())
+                .and_then(|definition| {
+                    formats
+                        .register(definition)
+                        .map_err(|fault| fault.to_string())
+                });
+            if let Err(fault) = registered {
+                tracing::error!(name, %fault, "a registered format can't be used");
+            }
+        }
+        self.directory.set_formats(formats);
+        self.formats = stored;
+        self.known_formats = Some(Arc::clone(known));
     }
 
     /// A store that has lost everything (a flush, a restart without persistence) would seem to
@@ -187,6 +227,11 @@ impl Refresher {
                 .hash_add(&options.keyspace.policy(), pair, rule)
                 .await?;
         }
+        for (name, definition) in &self.formats {
+            store
+                .hash_add(&options.keyspace.formats(), name, definition)
+                .await?;
+        }
         for (id, body) in &sites {
             store.hash_add(&options.keyspace.sites(), id, body).await?;
         }
@@ -200,7 +245,7 @@ impl Refresher {
             rules = self.rules.len(),
             sites = sites.len(),
             entities = entities.len(),
-            "the store has lost its data: messages that were on it are gone; rules and registrations were written back"
+            "the store has lost its data: messages that were on it are gone; rules, formats and registrations were written back"
         );
         Ok(())
     }

@@ -4,6 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use crossway_core::address::{EntityId, Environment, Keyspace, SiteId, SiteStream};
 
+use serde_json::{Map, Value};
+
 use crate::manifest::{StoredEntity, StoredSite};
 
 /// What is known of a site.
@@ -24,10 +26,26 @@ impl Site {
             .find(|stream| stream.environment == *environment)
     }
 
+    /// The format that it wants to be spoken to in, where it says.
+    pub(crate) fn native_format(&self) -> Option<&str> {
+        native_format(&self.stored.metadata)
+    }
+
     /// As it lies on the store.
     pub(crate) fn stored(&self) -> &StoredSite {
         &self.stored
     }
+}
+
+impl StoredEntity {
+    /// The format that it wants to be spoken to in, where it says.
+    pub(crate) fn native_format(&self) -> Option<&str> {
+        native_format(&self.metadata)
+    }
+}
+
+fn native_format(metadata: &Map<String, Value>) -> Option<&str> {
+    metadata.get("native_format").and_then(Value::as_str)
 }
 
 /// All of them.
@@ -162,10 +180,10 @@ impl Registry {
     }
 
     /// The entity of this id, and its site.
-    pub(crate) fn entity(&self, id: &str) -> Option<(&EntityId, &SiteId)> {
+    pub(crate) fn entity(&self, id: &str) -> Option<(&EntityId, &SiteId, &StoredEntity)> {
         self.entities
             .get_key_value(id)
-            .map(|(entity, (site, _))| (entity, site))
+            .map(|(entity, (site, stored))| (entity, site, stored))
     }
 
     /// The number of sites.

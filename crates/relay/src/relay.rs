@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::channels::{self, Channels};
 use crate::counters::Counters;
 use crate::directory::Directory;
 use crate::discovery;
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) limiter: Limiter,
     pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) channels: Channels,
     /// The standing among the daemons, renewed with each round.
     pub(crate) lease: watch::Sender<Option<Lease>>,
 }
@@ -132,6 +134,7 @@ impl Relay {
             counters,
             limiter: Limiter::new(),
             telemetry,
+            channels: Channels::default(),
             lease: watch::Sender::new(None),
         });
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -142,6 +145,7 @@ impl Relay {
         tasks.spawn(telemetry::run(Arc::clone(&shared), last.clone()));
         tasks.spawn(discovery::run(Arc::clone(&shared), stop.clone()));
         tasks.spawn(trimming::run(Arc::clone(&shared), stop.clone()));
+        tasks.spawn(channels::sweep::run(Arc::clone(&shared), stop.clone()));
         let owner = Owner::new(Arc::clone(&shared));
         let stopping = stop.clone();
         tasks.spawn(async move {
@@ -159,8 +163,9 @@ impl Relay {
         }
     }
 
-    /// Puts changed options into force: default policy, administrators, manifest, reply time,
-    /// attempts, discovery, rates, length of streams and limits on sites. The others need a restart.
+    /// Puts changed options into force: default policy, administrators, manifest, formats, reply time,
+    /// attempts, discovery, rates, length of streams, and limits on sites and channels. The others
+    /// need a restart.
     pub async fn reload(&self, options: RelayOptions) {
         let old = self.shared.directory.options();
         let kept = RelayOptions {
@@ -473,7 +478,12 @@ impl Owner {
             block: BLOCK,
             max_entry_bytes: options.max_entry_bytes,
             max_fields: options.max_fields,
-            watched: vec![keyspace.policy(), keyspace.sites(), keyspace.entities()],
+            watched: vec![
+                keyspace.policy(),
+                keyspace.formats(),
+                keyspace.sites(),
+                keyspace.entities(),
+            ],
         });
         let interrupt = reader.interrupter();
         let (assignments, assigned) = watch::channel(Assignment::default());

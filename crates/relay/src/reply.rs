@@ -5,10 +5,13 @@
 //! record's lifetime, and only from the site that the command went to. Neither `_rr` nor
 //! anything else that a service writes has a say in where it goes.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use crossway_core::address::SiteStream;
 use crossway_core::code::{Code, Refusal};
 use crossway_core::entry::EntryId;
+use crossway_core::format::Formats;
 use crossway_core::message::{Label, Message};
 use crossway_core::trace::TraceParent;
 use crossway_transport::streams::{Append, Put, Settlement};
@@ -18,6 +21,7 @@ use serde_json::value::RawValue;
 use crate::answers::{Addressee, Polled};
 use crate::directory::to_json;
 use crate::options::RelayOptions;
+use crate::translation::{Languages, Translation};
 
 /// A relay that waits for its reply, as it lies on the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +38,9 @@ pub(crate) struct Record {
     /// The stream that it went to.
     #[serde(rename = "t")]
     to: String,
+    /// The formats of both, where the command was translated.
+    #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
+    languages: Option<Languages>,
     /// The span of the crossing, where that is recorded.
     #[serde(rename = "tp", default, skip_serializing_if = "Option::is_none")]
     trace: Option<String>,
@@ -46,6 +53,7 @@ impl Record {
         sender: &Addressee,
         to: &SiteStream,
         delivery: &str,
+        languages: Option<&Languages>,
         trace: Option<TraceParent>,
     ) -> Put {
         let record = Record {
@@ -53,6 +61,7 @@ impl Record {
             request_id: sender.request_id.clone(),
             node: sender.node.clone(),
             to: to.key.to_string(),
+            languages: languages.cloned(),
             trace: trace.map(|trace| trace.to_string()),
         };
         Put {
@@ -98,8 +107,23 @@ pub(crate) struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// The step that carries it home, or `None` where it answers for somebody else.
-    pub(crate) fn carry(&self, options: &RelayOptions, now_ms: u64) -> Option<Settlement> {
+    /// Its result in the language that the command was written in.
+    pub(crate) fn translation(&self, formats: &Formats) -> Translation {
+        Translation::of_result(
+            formats,
+            self.record.languages.as_ref(),
+            self.message.result(),
+        )
+    }
+
+    /// The step that carries it home, or `None` where it answers for somebody else. `translated`
+    /// is its result in the sender's format, where that isn't how it came.
+    pub(crate) fn carry(
+        &self,
+        options: &RelayOptions,
+        translated: Option<Bytes>,
+        now_ms: u64,
+    ) -> Option<Settlement> {
         let sender = self.record.sender(options, self.from)?;
         let label = Label {
             delivery: Bytes::copy_from_slice(self.delivery.as_bytes()),
@@ -108,6 +132,7 @@ impl Answer<'_> {
             dest_entity: Bytes::copy_from_slice(sender.node.as_bytes()),
             reply_to: Bytes::new(),
             now_ms,
+            translated,
             trace: self.trace,
         };
         let fields = self
@@ -117,7 +142,8 @@ impl Answer<'_> {
             stream: sender.stream.key.clone(),
             fields,
         }];
-        let puts = vec![self.polled(options, &sender, now_ms)];
+        let result = label.translated.as_ref().or(self.message.result());
+        let puts = vec![self.polled(options, &sender, result, now_ms)];
         Some(self.settlement(options, appends, puts))
     }
 
@@ -150,19 +176,14 @@ impl Answer<'_> {
         }
     }
 
-    fn polled(&self, options: &RelayOptions, sender: &Addressee, now_ms: u64) -> Put {
-        // A result that isn't JSON is given as a JSON string, so that what is polled always is.
-        let quoted;
-        let result = match self.message.result() {
-            None => None,
-            Some(text) => match serde_json::from_str::<&RawValue>(text) {
-                Ok(value) => Some(value),
-                Err(_) => {
-                    quoted = serde_json::value::to_raw_value(text).ok();
-                    quoted.as_deref()
-                }
-            },
-        };
+    fn polled(
+        &self,
+        options: &RelayOptions,
+        sender: &Addressee,
+        result: Option<&Bytes>,
+        now_ms: u64,
+    ) -> Put {
+        let result = result.map(|result| as_json(result));
         let status = if self.message.succeeded() {
             "ok"
         } else {
@@ -174,12 +195,25 @@ impl Answer<'_> {
             &Polled {
                 id: &sender.request_id,
                 status,
-                result,
+                result: result.as_deref(),
                 error,
                 timestamp: now_ms,
             },
         )
     }
+}
+
+/// A result for callers that poll, who always find JSON: what isn't JSON is given as a string,
+/// and what isn't text as one in base64.
+fn as_json(result: &[u8]) -> Box<RawValue> {
+    if let Ok(value) = serde_json::from_slice(result) {
+        return value;
+    }
+    let quoted = match std::str::from_utf8(result) {
+        Ok(text) => serde_json::value::to_raw_value(text),
+        Err(_) => serde_json::value::to_raw_value(&BASE64_STANDARD.encode(result)),
+    };
+    quoted.unwrap_or_default()
 }
 
 /// The refusal for an answer that is over the limits.

@@ -14,11 +14,11 @@ use crossway_transport::streams::{
 
 use crate::answers::Addressee;
 use crate::counters::{NO_GUARD, Outcome};
-use crate::crossing::Decided;
+use crate::crossing::{Decided, Translated};
 use crate::dead::Dead;
 use crate::judge::{bare, now_ms};
 use crate::reader::{GivenUp, Reader, Source};
-use crate::telemetry::Passage;
+use crate::telemetry::{Ended, Passage};
 use crate::traces::Trace;
 
 impl Reader {
@@ -205,6 +205,7 @@ impl Reader {
             }),
             forged: false,
             passage: passage.clone(),
+            translation: Translated::No,
         };
         let told = message.target().map(|_| {
             Addressee::of(&message, entry.id, stream).refusal(&options, now_ms(), &refusal)
@@ -220,8 +221,13 @@ impl Reader {
     /// Counts and, where it is a refusal or meaningless, writes one line.
     fn record(&mut self, note: &Note, subject: &mut Subject, read_at: Instant) {
         if let Some(passage) = &note.passage {
-            let ok = note.outcome == Outcome::Relayed;
-            self.shared.telemetry.count(passage, ok, read_at.elapsed());
+            let ended = match (note.outcome, &note.translation) {
+                (Outcome::Relayed, Translated::Yes) => Ended::Translated,
+                (Outcome::Relayed, _) => Ended::Relayed,
+                _ => Ended::Refused,
+            };
+            let telemetry = &self.shared.telemetry;
+            telemetry.count(passage, ended, read_at.elapsed());
         }
         let counters = Arc::clone(&self.shared.counters);
         if let Some(trace) = subject.trace.take()
@@ -236,6 +242,17 @@ impl Reader {
         if let Some(Objection { guard, refusal }) = &note.objection {
             counters.refuse(refusal.code, guard);
             tracing::info!(stream = &*note.stream, entry = %note.entry, code = %refusal.code, guard, reason = %refusal.message.escape_debug(), "refused");
+        }
+        match &note.translation {
+            Translated::No => {}
+            Translated::Yes => counters.translated(true),
+            Translated::Failed(reason) => {
+                counters.translated(false);
+                let to = note.told.as_deref().unwrap_or_default();
+                if self.may_write_about(&format!("{} {to}", note.stream).into()) {
+                    tracing::warn!(from = &*note.stream, to, %reason, "what can't be translated went on as it came");
+                }
+            }
         }
         match note.outcome {
             Outcome::Meaningless if self.may_write_about(&note.stream) => {
@@ -275,6 +292,7 @@ impl Decided {
             objection,
             forged,
             passage,
+            translation,
         } = self;
         let note = Note {
             stream: settlement.stream.clone(),
@@ -283,6 +301,11 @@ impl Decided {
             objection,
             forged,
             passage,
+            translation,
+            told: settlement
+                .appends
+                .first()
+                .map(|append| append.stream.clone()),
         };
         (settlement, note)
     }
@@ -296,6 +319,9 @@ struct Note {
     objection: Option<Objection>,
     forged: bool,
     passage: Option<Passage>,
+    translation: Translated,
+    /// The stream that was written to first: the target's, or the sender's.
+    told: Option<Key>,
 }
 
 /// Decisions that wait to be settled, with what they were decided on.

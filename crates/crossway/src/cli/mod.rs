@@ -3,6 +3,7 @@
 //! Exit status: 0 yes or done, 1 no, 2 where no answer could be given, with the reason on standard
 //! error. With `--json` standard output holds one JSON object, or nothing when the status is 2.
 
+mod acl;
 mod argument;
 mod banner;
 mod check;
@@ -78,6 +79,9 @@ enum Command {
     Policy(policy::Policy),
     /// See and change which sites are registered.
     Sites(sites::Sites),
+    /// See and set the access rules of the store's users.
+    #[command(subcommand)]
+    Acl(acl::Acl),
     /// See what could not be delivered, and why.
     #[command(subcommand)]
     Dead(dead::Dead),
@@ -166,6 +170,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Command::Policy(policy) => {
             runtime(false).and_then(|on| on.block_on(policy.run(&cli.common, output)))
+        }
+        Command::Acl(acl) => {
+            runtime(false).and_then(|on| on.block_on(acl.run(&cli.common, output)))
         }
         Command::Dead(dead) => {
             runtime(false).and_then(|on| on.block_on(dead.run(&cli.common, output)))

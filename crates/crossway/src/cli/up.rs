@@ -56,7 +56,10 @@ impl Up {
         };
         // Before it is read, so that no change falls between.
         let mut changes = Changes::watch(source.file.iter().cloned().collect()).await;
-        let loaded = source.read()?;
+        let mut loaded = source.read()?;
+        if changes.follow(source.files(&loaded)).await {
+            loaded = source.read()?;
+        }
         let config = loaded.config.clone();
         let logging = Logging::start(&config.log);
         let mut signals = Signals::listen().map_err(UpError::Signals)?;
@@ -88,18 +91,11 @@ impl Up {
             tasks.spawn(admin.serve(Arc::new(registry), readiness, close_admin.clone()));
         tasks.close();
 
-        changes.follow(reload.files()).await;
         let ended = loop {
             tokio::select! {
-                () = changes.next() => {
-                    reload.reload().await;
-                    changes.follow(reload.files()).await;
-                }
+                () = changes.next() => read_again(&reload, &mut changes).await,
                 wish = signals.next() => match wish {
-                    Wish::Reload => {
-                        reload.reload().await;
-                        changes.follow(reload.files()).await;
-                    }
+                    Wish::Reload => read_again(&reload, &mut changes).await,
                     Wish::Stop if stop.is_cancelled() => {
                         tracing::warn!("told to stop again; leaving without finishing");
                         process::exit(INTERRUPTED);
@@ -119,5 +115,14 @@ impl Up {
         ended?;
         tracing::info!("left");
         Ok(Answer::Yes)
+    }
+}
+
+/// Reads the configuration again, and once more where it names files that weren't watched while
+/// it was read.
+async fn read_again(reload: &Reload, changes: &mut Changes) {
+    reload.reload().await;
+    if changes.follow(reload.files()).await {
+        reload.reload().await;
     }
 }

@@ -12,6 +12,7 @@ use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 use super::Config;
 use super::checks;
 use super::fault::{Fault, Faults, Place, reword};
+use super::formats::{self, FormatFolder};
 use super::manifest;
 use super::overrides::{self, Overrides};
 use super::place::{line_and_column, span_of, take_out, value_at};
@@ -29,6 +30,8 @@ pub(crate) struct Loaded {
     pub(crate) config: Config,
     /// The sites of the file that `relay.manifest` names; none where it names none.
     pub(crate) manifest: Manifest,
+    /// The formats, with those of the folder that `relay.formats` names.
+    pub(crate) formats: FormatFolder,
 }
 
 /// Reads the configuration from `file`, if any, with `environment` laid over it.
@@ -168,6 +171,7 @@ fn checked(
 ) -> Result<Loaded, Faults> {
     let mut found = checks::contradictions(&config);
     let manifest = manifest::read(&config).map_err(|fault| found.push(fault));
+    let formats = formats::read(&config).map_err(|faults| found.extend(faults));
     let faults: Vec<Fault> = found
         .into_iter()
         .map(|found| {
@@ -184,8 +188,12 @@ fn checked(
             }
         })
         .collect();
-    match (manifest, faults.as_slice()) {
-        (Ok(manifest), []) => Ok(Loaded { config, manifest }),
+    match (manifest, formats, faults.as_slice()) {
+        (Ok(manifest), Ok(formats), []) => Ok(Loaded {
+            config,
+            manifest,
+            formats,
+        }),
         _ => Err(collected(faults)),
     }
 }

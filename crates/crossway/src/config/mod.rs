@@ -3,6 +3,7 @@
 
 mod checks;
 mod fault;
+mod formats;
 mod load;
 mod manifest;
 mod overrides;
@@ -161,6 +162,8 @@ pub(crate) struct Relay {
     pub(crate) discovery: Discovery,
     /// A file of services to be registered at start and on reload.
     pub(crate) manifest: Option<PathBuf>,
+    /// A folder of format definitions, JSON or YAML, beside those that are built in.
+    pub(crate) formats: Option<PathBuf>,
     /// The consumer group that the daemon reads as.
     pub(crate) group: SiteName,
     /// The largest entry that is carried, in bytes of all names and values, at most 512 MiB.
@@ -169,6 +172,10 @@ pub(crate) struct Relay {
     pub(crate) max_fields: Limit<1024>,
     /// The most sites that may be registered.
     pub(crate) max_sites: NonZeroUsize,
+    /// The most direct channels that one site may have opened.
+    pub(crate) max_channels: NonZeroUsize,
+    /// Whether the users of a direct channel's sites are given access to it on the store.
+    pub(crate) manage_access: bool,
     /// About how many entries a stream keeps; what a group hasn't acknowledged stays anyhow.
     pub(crate) max_len: Limit<1_000_000_000>,
     /// How much each source, and each pair of source and target, may send.
@@ -189,12 +196,17 @@ impl Default for Relay {
             max_attempts: NonZeroU32::MIN.saturating_add(4),
             discovery: Discovery::default(),
             manifest: None,
+            formats: None,
             group: SiteName::literal("crossway"),
             // A document or a picture fits; what doesn't is better kept elsewhere and referred to.
             max_entry_bytes: Limit::literal(8 << 20),
             max_fields: Limit::literal(512),
             // Ten times what has been measured.
             max_sites: NonZeroUsize::MIN.saturating_add(99_999),
+            // Every daemon holds all channels in memory; a hundred partners are many.
+            max_channels: NonZeroUsize::MIN.saturating_add(99),
+            // It takes a user that may change users.
+            manage_access: false,
             // Some tens of megabytes of ordinary messages.
             max_len: Limit::literal(100_000),
             rate: Rates::default(),

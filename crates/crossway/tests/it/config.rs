@@ -328,3 +328,37 @@ fn a_data_dir_that_no_folder_can_have_is_refused() {
         assert!(found[0].starts_with("FILE:1:12: data_dir: "), "{found:#?}");
     }
 }
+
+#[test]
+fn a_faulty_format_is_a_fault_of_the_configuration_that_names_file_and_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let named = folder.path().to_str().unwrap();
+    let configuration = format!("[relay]\nformats = \"{named}\"\n");
+    write(
+        "good.yaml",
+        "format_name: shouted\nversion: '1'\nfield_mapping: {ID: id}\n",
+    );
+    write("notes.txt", "not looked at");
+    let checked = check_with(&configuration, &[]).0;
+    assert_eq!(checked.status, 0, "{checked:?}");
+    write(
+        "again.json",
+        r#"{"format_name":"shouted","version":"1","field_mapping":{}}"#,
+    );
+    write(
+        "bad.json",
+        r#"{"format_name":"bad","version":"1","field_mapping":{"ID":5}}"#,
+    );
+    let found = faults(&configuration, &[]);
+    let says = |file: &str, what: &str| {
+        let place = format!("FILE:2:11: relay.formats: {named}/{file}: ");
+        found
+            .iter()
+            .any(|fault| fault.starts_with(&place) && fault.contains(what))
+    };
+    assert!(says("bad.json", "/field_mapping/ID"), "{found:?}");
+    // They are read in the order of their names, so the second is the one to blame.
+    assert!(says("good.yaml", "shouted"), "{found:?}");
+    assert_eq!(found.len(), 2, "{found:?}");
+}

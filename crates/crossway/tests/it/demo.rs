@@ -9,14 +9,16 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::program::{Ran, finish, program, run};
 
-const TITLES: [&str; 7] = [
+const TITLES: [&str; 9] = [
     "1. a daemon with everything embedded",
     "2. a command is answered",
     "3. a service in Python, with the package `redis` alone",
-    "4. a rule refuses one command",
-    "5. a forged source gets nowhere",
-    "6. a forged reply gets nowhere",
-    "7. kill -9 in the middle of 2000 commands",
+    "4. three services, three formats",
+    "5. a rule refuses one command",
+    "6. a forged source gets nowhere",
+    "7. a forged reply gets nowhere",
+    "8. what crossed",
+    "9. kill -9 in the middle of 2000 commands",
 ];
 
 fn says_all(ran: &Ran) {
@@ -33,6 +35,8 @@ fn says_all(ran: &Ran) {
         "the daemon refused: RELAY.DENIED, denied by rule shop:billing: refunds need a person, after ",
         "the daemon refused mallory: RELAY.DENIED, denied by rule mallory:billing: no customer of ours, after ",
         "billing answered: {\"cents\":300}, after ",
+        "shop     ledger        1        0           1",
+        "shop     till          1        0           1",
         "2000 delivered once each, 2000 acknowledged once each, 2000 answered once each",
         "All as promised.\n",
     ] {

@@ -8,6 +8,7 @@
     reason = "a test's own parts may panic: that is its report"
 )]
 
+mod acl;
 mod cli;
 mod config;
 mod conversation;

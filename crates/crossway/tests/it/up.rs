@@ -127,6 +127,25 @@ async fn a_changed_configuration_is_taken_and_a_faulty_one_refused() {
 }
 
 #[tokio::test]
+async fn a_format_put_into_the_folder_is_taken_and_a_faulty_one_refused() {
+    let (server, folder) = (RedisServer::start().await, tempfile::tempdir().unwrap());
+    let formats = tempfile::tempdir().unwrap();
+    let named = format!("formats = \"{}\"\n", formats.path().display());
+    let daemon = Daemon::start(&config(folder.path(), &server.url(), &named));
+
+    let file = formats.path().join("shouted.yaml");
+    std::fs::write(
+        &file,
+        "format_name: shouted\nversion: '1'\nfield_mapping: {ID: id}\n",
+    )
+    .unwrap();
+    daemon.reloads("applied", 1).await;
+
+    std::fs::write(&file, "format_name: 5\n").unwrap();
+    daemon.reloads("refused", 1).await;
+}
+
+#[tokio::test]
 async fn connections_that_say_nothing_do_not_lock_the_pages_for_others() {
     let server = RedisServer::start().await;
     let (silent, begun, answered) = (

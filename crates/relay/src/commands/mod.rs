@@ -4,6 +4,8 @@
 //! that was forwarded there from another site isn't: it is for that site, whatever it is called.
 
 mod broadcast;
+mod channels;
+mod formats;
 mod policy;
 mod registration;
 
@@ -12,11 +14,14 @@ use crossway_core::code::{Code, Refusal};
 use crossway_core::entry::EntryId;
 use crossway_core::message::{Kind, Message};
 use crossway_transport::streams::{Append, Streams};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::batch;
-use crate::directory::{Directory, DirectoryError};
+use crate::channels::Channels;
+use crate::directory::{Directory, DirectoryError, to_json};
+use crate::limiter::Limiter;
 use crate::telemetry::Telemetry;
 
 /// A command of the daemon's own.
@@ -31,6 +36,14 @@ enum Command {
     PolicyRemove,
     RelayStats,
     Broadcast,
+    FormatRegister,
+    FormatList,
+    FormatDetect,
+    FormatConvert,
+    ChannelOpen,
+    ChannelClose,
+    ChannelInfo,
+    ChannelList,
 }
 
 impl Command {
@@ -45,6 +58,14 @@ impl Command {
             "relay_policy_remove" => Command::PolicyRemove,
             "topology_heatmap" | "relay_stats" => Command::RelayStats,
             "broadcast" => Command::Broadcast,
+            "register_format" => Command::FormatRegister,
+            "list_formats" => Command::FormatList,
+            "detect_format" => Command::FormatDetect,
+            "convert_format" => Command::FormatConvert,
+            "channel_open" => Command::ChannelOpen,
+            "channel_close" => Command::ChannelClose,
+            "channel_info" => Command::ChannelInfo,
+            "channel_list" => Command::ChannelList,
             _ => return None,
         })
     }
@@ -53,7 +74,10 @@ impl Command {
     fn is_restricted(self) -> bool {
         matches!(
             self,
-            Command::PolicySet | Command::PolicyList | Command::PolicyRemove
+            Command::PolicySet
+                | Command::PolicyList
+                | Command::PolicyRemove
+                | Command::FormatRegister
         )
     }
 }
@@ -75,6 +99,7 @@ pub(crate) fn is_own(kind: Kind, message: &Message<'_>) -> bool {
 }
 
 /// Who gives a command.
+#[derive(Clone, Copy)]
 pub(crate) struct Caller<'a> {
     pub(crate) stream: &'a SiteStream,
     pub(crate) site: &'a SiteId,
@@ -83,6 +108,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) environment: &'a Environment,
     /// The entry that it stands in: the same however often it is run. Its time is the store's.
     pub(crate) entry: EntryId,
+    /// Which of the entry's commands it is, from 0.
+    pub(crate) item: usize,
 }
 
 /// Runs the daemon's own commands.
@@ -90,6 +117,8 @@ pub(crate) struct Commands<'a> {
     pub(crate) directory: &'a Directory,
     pub(crate) store: &'a dyn Streams,
     pub(crate) telemetry: &'a Telemetry,
+    pub(crate) channels: &'a Channels,
+    pub(crate) limiter: &'a Limiter,
 }
 
 impl Commands<'_> {
@@ -109,27 +138,26 @@ impl Commands<'_> {
         }
         if message.kind() != Some(Kind::BatchCommand) {
             let params = message.params().map_or(&b"{}"[..], |p| p);
-            return Ok(self
-                .one(caller, message.command(), params, writes)
-                .await?
-                .to_string());
+            let result = self.one(caller, message.command(), params, writes).await?;
+            return Ok(String::from(Box::<str>::from(result)));
         }
         let items = batch::parse(message.params().map(|p| &**p))?;
         let mut answers = Vec::with_capacity(items.len());
-        for item in items {
-            let answer = match self
-                .one(caller, &item.command, item.params.as_bytes(), writes)
-                .await
-            {
-                Ok(result) => json!({"ri": item.id, "st": "ok", "r": result}),
-                Err(DirectoryError::Refused(refusal)) => {
-                    json!({"ri": item.id, "st": "error", "_ec": refusal.code.as_str(), "e": refusal.message})
-                }
-                Err(error) => return Err(error),
+        for (number, item) in items.into_iter().enumerate() {
+            let caller = Caller {
+                item: number,
+                ..*caller
             };
-            answers.push(answer);
+            let answered = self
+                .one(&caller, &item.command, item.params.as_bytes(), writes)
+                .await;
+            answers.push(match answered {
+                Ok(result) => Answered::ok(item.id, result),
+                Err(DirectoryError::Refused(refusal)) => Answered::error(item.id, &refusal),
+                Err(error) => return Err(error),
+            });
         }
-        Ok(Value::Array(answers).to_string())
+        Ok(to_json(&answers))
     }
 
     async fn one(
@@ -138,7 +166,7 @@ impl Commands<'_> {
         name: &str,
         params: &[u8],
         writes: &mut Vec<Append>,
-    ) -> Result<Value, DirectoryError> {
+    ) -> Result<Box<RawValue>, DirectoryError> {
         let options = self.directory.options();
         let administrator = options.administrators.contains(caller.site);
         let Some(command) = Command::parse(name) else {
@@ -147,23 +175,72 @@ impl Commands<'_> {
         if command.is_restricted() && !administrator {
             return Err(forbidden(caller.site).into());
         }
-        match command {
+        let result = match command {
             Command::Ping => {
-                Ok(json!({"pong": true, "node": &*options.node, "timestamp": caller.entry.ms}))
+                json!({"pong": true, "node": &*options.node, "timestamp": caller.entry.ms})
             }
-            Command::Register => self.register(caller, params, administrator).await,
-            Command::Deregister => self.deregister(caller, params, administrator).await,
-            Command::ListServices => Ok(self.list()),
-            Command::PolicySet => self.policy_set(params).await,
-            Command::PolicyList => self.policy_list().await,
-            Command::PolicyRemove => self.policy_remove(params).await,
-            Command::Broadcast => self.broadcast(caller, params, writes).await,
+            Command::Register => self.register(caller, params, administrator).await?,
+            Command::Deregister => self.deregister(caller, params, administrator).await?,
+            Command::ListServices => self.list(),
+            Command::PolicySet => self.policy_set(params).await?,
+            Command::PolicyList => self.policy_list().await?,
+            Command::PolicyRemove => self.policy_remove(params).await?,
+            Command::Broadcast => self.broadcast(caller, params, writes).await?,
+            Command::ChannelOpen => self.channel_open(caller, params).await?,
+            Command::ChannelClose => self.channel_close(caller, params, administrator).await?,
+            Command::ChannelInfo => self.channel_info(caller, params, administrator).await?,
+            Command::ChannelList => self.channel_list(caller, params, administrator).await?,
             Command::RelayStats => {
                 let key = options.keyspace.telemetry();
-                Ok(self.telemetry.report(self.store, &key).await?)
+                self.telemetry.report(self.store, &key).await?
             }
+            Command::FormatRegister => self.format_register(params).await?,
+            Command::FormatList => self.format_list(),
+            Command::FormatDetect => self.format_detect(params)?,
+            Command::FormatConvert => return self.format_convert(params),
+        };
+        Ok(raw(&result))
+    }
+}
+
+/// The answer to one command of a batch.
+#[derive(Serialize)]
+struct Answered {
+    ri: Option<String>,
+    st: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r: Option<Box<RawValue>>,
+    #[serde(rename = "_ec", skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    e: Option<String>,
+}
+
+impl Answered {
+    fn ok(ri: Option<String>, result: Box<RawValue>) -> Answered {
+        Answered {
+            ri,
+            st: "ok",
+            r: Some(result),
+            code: None,
+            e: None,
         }
     }
+
+    fn error(ri: Option<String>, refusal: &Refusal) -> Answered {
+        Answered {
+            ri,
+            st: "error",
+            r: None,
+            code: Some(refusal.code.as_str()),
+            e: Some(refusal.message.to_string()),
+        }
+    }
+}
+
+/// A value as the JSON text that it is answered with.
+fn raw(value: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).unwrap_or_default()
 }
 
 fn parse<'a, T: Deserialize<'a>>(params: &'a [u8]) -> Result<T, Refusal> {

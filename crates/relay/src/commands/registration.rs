@@ -112,7 +112,7 @@ impl Commands<'_> {
         };
         if registry
             .entity(registration.site.as_str())
-            .is_some_and(|(_, owner)| *owner != registration.site)
+            .is_some_and(|(_, owner, _)| *owner != registration.site)
         {
             return Err(taken(&registration.site).into());
         }
@@ -122,7 +122,7 @@ impl Commands<'_> {
                 .is_some_and(|(site, _)| *site != registration.site);
             let as_entity = registry
                 .entity(id.as_str())
-                .is_some_and(|(_, owner)| *owner != registration.site);
+                .is_some_and(|(_, owner, _)| *owner != registration.site);
             if as_site || as_entity {
                 return Err(taken(id).into());
             }

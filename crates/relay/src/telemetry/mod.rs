@@ -49,6 +49,17 @@ impl Passage {
     }
 }
 
+/// How a message that is counted ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Handed over as it came.
+    Relayed,
+    /// Handed over in another format.
+    Translated,
+    /// Refused.
+    Refused,
+}
+
 /// What isn't on the store yet.
 #[derive(Debug, Clone, Default)]
 struct Unwritten {
@@ -78,7 +89,7 @@ impl Telemetry {
     }
 
     /// Counts a hand-over or a refusal, `latency` after its batch had been read.
-    pub(crate) fn count(&self, passage: &Passage, ok: bool, latency: Duration) {
+    pub(crate) fn count(&self, passage: &Passage, ended: Ended, latency: Duration) {
         let Passage {
             source,
             target,
@@ -86,7 +97,7 @@ impl Telemetry {
         } = passage;
         self.lock()
             .fresh
-            .count(source.as_str(), target, command, ok, latency);
+            .count(source.as_str(), target, command, ended, latency);
     }
 
     /// Adds what has been counted to the hash `key`; what isn't confirmed is kept.
@@ -196,12 +207,12 @@ mod tests {
         let store = Embedded::in_memory();
         let telemetry = Telemetry::new("one");
         let passage = Passage::new(&SiteId::parse("a").unwrap(), "b", "get");
-        telemetry.count(&passage, true, Duration::ZERO);
+        telemetry.count(&passage, Ended::Relayed, Duration::ZERO);
         let (portion, _) = telemetry.freeze().unwrap();
         telemetry.flush(&*store, "h").await.unwrap();
         // As if the answer had not come: the portion is still held.
         telemetry.lock().frozen = Some(portion);
-        telemetry.count(&passage, true, Duration::ZERO);
+        telemetry.count(&passage, Ended::Relayed, Duration::ZERO);
         let report = telemetry.report(&*store, "h").await.unwrap();
         assert_eq!(report["total_ok"], 2);
         telemetry.flush(&*store, "h").await.unwrap();
@@ -222,7 +233,7 @@ mod tests {
         let passage = Passage::new(&SiteId::parse("a").unwrap(), "b", "get");
         for member in ["one", "two", "one"] {
             let telemetry = Telemetry::new(member);
-            telemetry.count(&passage, false, Duration::ZERO);
+            telemetry.count(&passage, Ended::Refused, Duration::ZERO);
             telemetry.flush(&*store, "h").await.unwrap();
         }
         assert_eq!(

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::Ended;
+
 /// The name under which everything beyond the bounds is counted.
 pub(super) const OTHER: &str = "_other";
 
@@ -97,12 +99,19 @@ impl Table {
         source: &str,
         target: &str,
         command: &str,
-        ok: bool,
+        ended: Ended,
         latency: Duration,
     ) {
         let us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
         let tally = self.tally(source, target);
-        add(if ok { &mut tally.ok } else { &mut tally.err }, 1);
+        match ended {
+            Ended::Refused => add(&mut tally.err, 1),
+            Ended::Relayed => add(&mut tally.ok, 1),
+            Ended::Translated => {
+                add(&mut tally.ok, 1);
+                add(&mut tally.translated, 1);
+            }
+        }
         add(&mut tally.latency_us, us);
         let ends = (0..).map(|doublings| FIRST_US << doublings);
         let at = ends.take(BUCKETS - 1).take_while(|end| us > *end).count();
@@ -226,8 +235,14 @@ mod tests {
     #[test]
     fn a_table_reads_back_from_its_fields_and_adds_up() {
         let mut table = Table::default();
-        table.count("a", "b", "get|it", true, Duration::from_micros(120));
-        table.count("a", "b", "put", false, Duration::from_secs(100));
+        table.count(
+            "a",
+            "b",
+            "get|it",
+            Ended::Relayed,
+            Duration::from_micros(120),
+        );
+        table.count("a", "b", "put", Ended::Refused, Duration::from_secs(100));
         let hash: HashMap<String, String> = table.fields().into_iter().collect();
         let mut read = Table::parse(&hash);
         assert_eq!(read, table);
@@ -246,8 +261,8 @@ mod tests {
     fn pairs_and_commands_beyond_the_bounds_are_counted_as_other() {
         let mut table = Table::default();
         for n in 0..2 * MAX_PAIRS {
-            table.count("a", &n.to_string(), "x", true, Duration::ZERO);
-            table.count("a", "0", &n.to_string(), true, Duration::ZERO);
+            table.count("a", &n.to_string(), "x", Ended::Relayed, Duration::ZERO);
+            table.count("a", "0", &n.to_string(), Ended::Relayed, Duration::ZERO);
         }
         assert_eq!(table.pairs.len(), MAX_PAIRS + 1);
         let report = table.report();

@@ -10,9 +10,11 @@
 #[macro_use]
 mod promises;
 
+mod access;
 mod attacks;
 mod bad_input;
 mod broadcast;
+mod channels;
 mod cluster;
 mod crossing;
 mod limits;
@@ -22,4 +24,5 @@ mod several;
 mod sites;
 mod telemetry;
 mod traces;
+mod translation;
 mod world;

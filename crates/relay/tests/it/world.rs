@@ -19,6 +19,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Streams>,
+    /// What the relay uses instead, where it isn't to be the same user.
+    pub(crate) daemons_store: Option<Arc<dyn Streams>>,
     pub(crate) server: Option<RedisServer>,
     pub(crate) relay: Option<Relay>,
     pub(crate) metrics: Registry,
@@ -56,6 +58,7 @@ impl World {
     fn on(store: Arc<dyn Streams>, server: Option<RedisServer>) -> World {
         World {
             store,
+            daemons_store: None,
             server,
             relay: None,
             metrics: Registry::default(),
@@ -84,7 +87,7 @@ impl World {
     pub(crate) async fn start_with(&mut self, options: RelayOptions) {
         self.metrics = Registry::default();
         self.relay = Some(Relay::start(
-            Arc::clone(&self.store),
+            Arc::clone(self.daemons_store.as_ref().unwrap_or(&self.store)),
             options,
             &mut self.metrics,
         ));

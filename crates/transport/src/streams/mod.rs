@@ -416,6 +416,40 @@ pub trait Streams: Send + Sync + 'static {
         most: u64,
     ) -> Result<Trimmed, StoreError>;
 
+    /// Makes a consumer group that begins with a stream's first entry, and the stream where it is
+    /// missing; tells whether the group is new.
+    async fn make_group(&self, stream: &str, group: &str) -> Result<bool, StoreError>;
+
+    /// Deletes a key; tells whether it was there.
+    async fn delete(&self, key: &str) -> Result<bool, StoreError>;
+
+    /// Deletes a stream that nobody has written to, read or asked for entries for `idle`. Looking
+    /// and deleting are one atomic step. Gives `None` where the stream is gone, else for how long
+    /// it hasn't been used. A wait counts from its beginning, where the store doesn't know who waits.
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`StoreError::Refused`] by a store that doesn't keep track of use.
+    async fn delete_idle(
+        &self,
+        stream: &str,
+        idle: Duration,
+    ) -> Result<Option<Duration>, StoreError>;
+
+    /// The members of a set; those that aren't UTF-8 are left out.
+    async fn set_members(&self, key: &str) -> Result<Vec<String>, StoreError>;
+
+    /// Adds a member to a set; tells whether it is new.
+    async fn set_add(&self, key: &str, member: &str) -> Result<bool, StoreError>;
+
+    /// Removes a member of a set; tells whether it was there.
+    async fn set_remove(&self, key: &str, member: &str) -> Result<bool, StoreError>;
+
+    /// Gives a user of the store these access rules, in the store's own words; one that doesn't
+    /// exist isn't made. Tells whether it exists. A store without users has none.
+    async fn set_access(&self, _user: &str, _rules: &[String]) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     /// Names of streams that match a glob pattern (`*` any run, `?` any one byte).
     async fn scan(&self, pattern: &str) -> Result<Vec<String>, StoreError>;
 

@@ -5,8 +5,10 @@ mod burst;
 mod cast;
 mod daemon;
 mod forgeries;
+mod languages;
 mod python;
 mod scenes;
+mod table;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -124,9 +126,11 @@ impl Demo {
         ))?;
         shown.say(scenes::answered(&stage).await?)?;
         shown.say(scenes::answered_by_python(&stage).await?)?;
+        shown.say(languages::understood(&mut stage).await?)?;
         shown.say(scenes::denied(&mut stage).await?)?;
         shown.say(forgeries::source(&mut stage).await?)?;
         shown.say(forgeries::reply(&mut stage).await?)?;
+        shown.say(table::crossed(&mut stage).await?)?;
         shown.say(burst::survived(&mut stage).await?)?;
         shown.end(&stage, self.once)?;
         Ok(stage)

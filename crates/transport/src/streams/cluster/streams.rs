@@ -18,7 +18,7 @@ use crate::streams::valkey::encode::Outgoing;
 use crate::streams::valkey::entries::entry_id;
 use crate::streams::valkey::frame::{Frame, FrameBuilder};
 use crate::streams::valkey::hash::{fields, once};
-use crate::streams::valkey::trim;
+use crate::streams::valkey::{idle, trim};
 use crate::streams::{
     GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams, Trimmed, glob,
 };
@@ -376,6 +376,69 @@ impl Streams for Cluster {
             beyond: u64::try_from(*beyond).unwrap_or_default(),
             slowest: String::from_utf8_lossy(slowest).into_owned(),
         })
+    }
+
+    async fn make_group(&self, stream: &str, group: &str) -> Result<bool, StoreError> {
+        let words: Vec<&[u8]> = vec![
+            b"XGROUP",
+            b"CREATE",
+            stream.as_bytes(),
+            group.as_bytes(),
+            b"0",
+            b"MKSTREAM",
+        ];
+        match self.ask("XGROUP CREATE", stream, words, true).await {
+            Err(StoreError::Refused { reason, .. }) if reason.starts_with("BUSYGROUP") => Ok(false),
+            answer => answer.map(|_| true),
+        }
+    }
+
+    async fn delete(&self, key: &str) -> Result<bool, StoreError> {
+        let words: Vec<&[u8]> = vec![b"DEL", key.as_bytes()];
+        Ok(self.ask("DEL", key, words, true).await? == Frame::Integer(1))
+    }
+
+    async fn delete_idle(
+        &self,
+        stream: &str,
+        idle: Duration,
+    ) -> Result<Option<Duration>, StoreError> {
+        let seconds = idle::argument(idle);
+        let (script, key) = (idle::SCRIPT.as_bytes(), stream.as_bytes());
+        let words: Vec<&[u8]> = vec![b"EVAL", script, b"1", key, seconds.as_bytes()];
+        match self.ask("EVAL", stream, words, true).await? {
+            Frame::Null => Ok(None),
+            Frame::Integer(seconds) => Ok(Some(Duration::from_secs(
+                u64::try_from(seconds).unwrap_or_default(),
+            ))),
+            _ => Err(self.nonsense("how long a stream hasn't been used can't be read")),
+        }
+    }
+
+    async fn set_members(&self, key: &str) -> Result<Vec<String>, StoreError> {
+        let words: Vec<&[u8]> = vec![b"SMEMBERS", key.as_bytes()];
+        let answer = self.ask("SMEMBERS", key, words, false).await?;
+        Ok(answer
+            .elements()
+            .iter()
+            .filter_map(|member| String::from_utf8(member.text()?.to_vec()).ok())
+            .collect())
+    }
+
+    async fn set_add(&self, key: &str, member: &str) -> Result<bool, StoreError> {
+        let words: Vec<&[u8]> = vec![b"SADD", key.as_bytes(), member.as_bytes()];
+        Ok(self.ask("SADD", key, words, true).await? == Frame::Integer(1))
+    }
+
+    async fn set_remove(&self, key: &str, member: &str) -> Result<bool, StoreError> {
+        let words: Vec<&[u8]> = vec![b"SREM", key.as_bytes(), member.as_bytes()];
+        Ok(self.ask("SREM", key, words, true).await? == Frame::Integer(1))
+    }
+
+    async fn set_access(&self, user: &str, _rules: &[String]) -> Result<bool, StoreError> {
+        // Each node has users of its own, and one that joins or is promoted wouldn't have these rules.
+        let reason = "ERR access isn't managed on a cluster; set the rules on each of its nodes";
+        Err(refused("ACL SETUSER", user, reason.as_bytes()))
     }
 
     async fn scan(&self, pattern: &str) -> Result<Vec<String>, StoreError> {

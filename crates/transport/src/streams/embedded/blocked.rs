@@ -128,6 +128,18 @@ impl Blocked {
 }
 
 impl State {
+    /// A read waits no longer, which it did until now.
+    pub(crate) fn leave_blocked(&mut self, ticket: u64, now: u64) {
+        for key in self
+            .blocked
+            .take(ticket)
+            .iter()
+            .flat_map(|read| read.wanted.keys())
+        {
+            self.engine.note_use(&key, now);
+        }
+    }
+
     /// Serves reads that wait for a key that something has happened to.
     pub(crate) fn serve_blocked(&mut self, now: u64) {
         for key in std::mem::take(&mut self.stirred) {

@@ -156,7 +156,7 @@ impl Store {
 }
 
 /// The time, ms since the epoch.
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

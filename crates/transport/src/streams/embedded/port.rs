@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -239,6 +239,82 @@ impl Streams for Embedded {
             let plan = state
                 .engine
                 .plan_trim_acknowledged(key, group, keep, most, now)?;
+            Ok(state.carry_out(plan)?)
+        })
+        .await
+    }
+
+    async fn make_group(&self, stream: &str, group: &str) -> Result<bool, StoreError> {
+        self.call("XGROUP CREATE", stream, |state, now| {
+            let start = Some(EntryId::ZERO);
+            let plan =
+                state
+                    .engine
+                    .plan_group_create(owned(stream), owned(group), start, None, true, now);
+            match plan {
+                Ok(plan) => {
+                    state.carry_out(plan)?;
+                    Ok(true)
+                }
+                Err(refusal) if refusal == Refusal::BUSY_GROUP => Ok(false),
+                Err(refusal) => Err(refusal.into()),
+            }
+        })
+        .await
+    }
+
+    async fn delete(&self, key: &str) -> Result<bool, StoreError> {
+        self.call("DEL", key, |state, now| {
+            let plan = state.engine.plan_delete(vec![owned(key)], now);
+            Ok(state.carry_out(plan)? > 0)
+        })
+        .await
+    }
+
+    async fn delete_idle(
+        &self,
+        stream: &str,
+        idle: Duration,
+    ) -> Result<Option<Duration>, StoreError> {
+        self.call("DEL", stream, |state, now| {
+            if state.blocked.waits_for(stream.as_bytes()) {
+                state.engine.note_use(stream.as_bytes(), now);
+            }
+            let unused = state.engine.unused(stream.as_bytes(), now)?;
+            if unused.is_none_or(|unused| unused < idle) {
+                return Ok(unused);
+            }
+            let plan = state.engine.plan_delete(vec![owned(stream)], now);
+            state.carry_out(plan)?;
+            Ok(None)
+        })
+        .await
+    }
+
+    async fn set_members(&self, key: &str) -> Result<Vec<String>, StoreError> {
+        self.call("SMEMBERS", key, |state, now| {
+            let members = state.engine.set(key.as_bytes(), now)?.into_iter().flatten();
+            Ok(members
+                .filter_map(|member| std::str::from_utf8(member).ok())
+                .map(str::to_owned)
+                .collect())
+        })
+        .await
+    }
+
+    async fn set_add(&self, key: &str, member: &str) -> Result<bool, StoreError> {
+        self.call("SADD", key, |state, now| {
+            let plan = state.engine.plan_set_add(owned(key), owned(member), now)?;
+            Ok(state.carry_out(plan)?)
+        })
+        .await
+    }
+
+    async fn set_remove(&self, key: &str, member: &str) -> Result<bool, StoreError> {
+        self.call("SREM", key, |state, now| {
+            let plan = state
+                .engine
+                .plan_set_remove(owned(key), owned(member), now)?;
             Ok(state.carry_out(plan)?)
         })
         .await

@@ -12,6 +12,7 @@ use redis::{Cmd, FromRedisValue, Value, cmd};
 use super::Valkey;
 use super::cold::protocol;
 use super::entries::entry_id;
+use super::idle;
 use super::reader::ValkeyReader;
 use crate::streams::{
     GroupReader, HashChange, Health, Key, ReaderOptions, StoreError, Streams, Trimmed, glob,
@@ -186,6 +187,66 @@ impl Streams for Valkey {
         most: u64,
     ) -> Result<Trimmed, StoreError> {
         self.trim_by_script(stream, group, keep, most).await
+    }
+
+    async fn make_group(&self, stream: &str, group: &str) -> Result<bool, StoreError> {
+        let make = cmd("XGROUP")
+            .arg("CREATE")
+            .arg(stream)
+            .arg(group)
+            .arg(0)
+            .arg("MKSTREAM")
+            .take();
+        match self.cold.run("XGROUP CREATE", stream, &make).await {
+            Err(StoreError::Refused { reason, .. }) if reason.starts_with("BUSYGROUP") => Ok(false),
+            answer => answer.map(|_| true),
+        }
+    }
+
+    async fn delete(&self, key: &str) -> Result<bool, StoreError> {
+        self.ask("DEL", key, cmd("DEL").arg(key)).await
+    }
+
+    async fn delete_idle(
+        &self,
+        stream: &str,
+        idle: Duration,
+    ) -> Result<Option<Duration>, StoreError> {
+        let arguments = [idle::argument(idle)];
+        let answer = self.script(idle::SCRIPT, stream, &arguments).await?;
+        let seconds: Option<u64> = self.read(answer)?;
+        Ok(seconds.map(Duration::from_secs))
+    }
+
+    async fn set_members(&self, key: &str) -> Result<Vec<String>, StoreError> {
+        let members: Vec<Vec<u8>> = self.ask("SMEMBERS", key, cmd("SMEMBERS").arg(key)).await?;
+        Ok(members
+            .into_iter()
+            .filter_map(|member| String::from_utf8(member).ok())
+            .collect())
+    }
+
+    async fn set_add(&self, key: &str, member: &str) -> Result<bool, StoreError> {
+        self.ask("SADD", key, cmd("SADD").arg(key).arg(member))
+            .await
+    }
+
+    async fn set_remove(&self, key: &str, member: &str) -> Result<bool, StoreError> {
+        self.ask("SREM", key, cmd("SREM").arg(key).arg(member))
+            .await
+    }
+
+    async fn set_access(&self, user: &str, rules: &[String]) -> Result<bool, StoreError> {
+        let get = cmd("ACL").arg("GETUSER").arg(user).take();
+        if self.cold.run("ACL GETUSER", user, &get).await? == Value::Nil {
+            return Ok(false);
+        }
+        let mut set = cmd("ACL");
+        set.arg("SETUSER").arg(user);
+        for rule in rules {
+            set.arg(rule);
+        }
+        self.cold.run("ACL SETUSER", user, &set).await.map(|_| true)
     }
 
     async fn scan(&self, pattern: &str) -> Result<Vec<String>, StoreError> {

@@ -1,6 +1,6 @@
 //! Trimming what everybody has acknowledged: one script, on one key.
 
-use redis::{Script, Value, from_redis_value};
+use redis::{Value, from_redis_value};
 
 use super::Valkey;
 use super::cold::protocol;
@@ -16,18 +16,8 @@ impl Valkey {
         keep: u64,
         most: u64,
     ) -> Result<Trimmed, StoreError> {
-        let script = Script::new(SCRIPT);
-        let mut call = redis::cmd("EVALSHA");
-        call.arg(script.get_hash()).arg(1).arg(stream);
-        call.arg(group).arg(keep).arg(most);
-        let answer = match self.cold.run("EVALSHA", stream, &call).await {
-            Err(StoreError::Refused { reason, .. }) if reason.starts_with("NOSCRIPT") => {
-                let load = redis::cmd("SCRIPT").arg("LOAD").arg(SCRIPT).take();
-                self.cold.run("SCRIPT LOAD", stream, &load).await?;
-                self.cold.run("EVALSHA", stream, &call).await?
-            }
-            answer => answer?,
-        };
+        let arguments = [group.to_owned(), keep.to_string(), most.to_string()];
+        let answer = self.script(SCRIPT, stream, &arguments).await?;
         let read = |answer: Value| from_redis_value::<(u64, u64, Vec<u8>)>(answer);
         let (removed, beyond, slowest) =
             read(answer).map_err(|error| protocol(&self.dialer.at, &error.into()))?;

@@ -1,5 +1,6 @@
 //! The contract of the `Streams` port: one function for each promise, the same for every adapter.
 
+mod idle;
 mod keys;
 mod many;
 mod reading;
@@ -59,6 +60,14 @@ macro_rules! adapters {
             many {
                 many_streams_are_each_read_once_and_in_order,
                 a_busy_stream_does_not_silence_the_others,
+            }
+            idle {
+                a_group_is_made_once_and_with_its_stream,
+                a_group_that_is_made_late_begins_with_the_first_entry,
+                a_stream_is_deleted_once_nobody_has_used_it_for_long_enough,
+                a_stream_that_is_asked_in_vain_or_written_to_is_in_use,
+                only_a_stream_is_deleted_for_want_of_use,
+                a_set_holds_each_member_once,
             }
             keys {
                 entries_are_kept_as_they_were_appended,
@@ -132,6 +141,14 @@ keeps_on_a_cluster! {
     many {
         many_streams_are_each_read_once_and_in_order,
         a_busy_stream_does_not_silence_the_others,
+    }
+    idle {
+        a_group_is_made_once_and_with_its_stream,
+        a_group_that_is_made_late_begins_with_the_first_entry,
+        a_stream_is_deleted_once_nobody_has_used_it_for_long_enough,
+        a_stream_that_is_asked_in_vain_or_written_to_is_in_use,
+        only_a_stream_is_deleted_for_want_of_use,
+        a_set_holds_each_member_once,
     }
     keys {
         entries_are_kept_as_they_were_appended,

@@ -1,6 +1,6 @@
 //! Carrying effects out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -41,6 +41,25 @@ impl Engine {
                         hash.remove(field);
                     }
                     if hash.is_empty() {
+                        self.remove(key);
+                    }
+                }
+            }
+            Effect::SetAdd { key, members } => {
+                if let Value::Set(set) = &mut self.make(key, || Value::Set(BTreeSet::new())).value {
+                    set.extend(members.iter().map(|member| Bytes::copy_from_slice(member)));
+                }
+            }
+            Effect::SetRemove { key, members } => {
+                if let Some(Slot {
+                    value: Value::Set(set),
+                    ..
+                }) = self.keys.get_mut(key)
+                {
+                    for member in members {
+                        set.remove(member);
+                    }
+                    if set.is_empty() {
                         self.remove(key);
                     }
                 }
@@ -144,6 +163,7 @@ impl Engine {
         self.keys.entry(name).or_insert_with(|| Slot {
             value: empty(),
             expires_at: None,
+            used_at: None,
             number,
         })
     }
@@ -154,7 +174,7 @@ impl Engine {
         }
         match &mut self.make(key, || Value::Stream(Box::default())).value {
             Value::Stream(stream) => Some(stream),
-            Value::Text(_) | Value::Hash(_) => None,
+            Value::Text(_) | Value::Hash(_) | Value::Set(_) => None,
         }
     }
 

@@ -26,6 +26,10 @@ pub(crate) enum Effect {
     },
     /// Fields of a hash go, and with the last one the hash.
     HashRemove { key: Bytes, fields: Vec<Bytes> },
+    /// Members of a set are added; the set is made where it is missing.
+    SetAdd { key: Bytes, members: Vec<Bytes> },
+    /// Members of a set go, and with the last one the set.
+    SetRemove { key: Bytes, members: Vec<Bytes> },
     /// An entry is added; the stream is made where it is missing.
     Append {
         stream: Bytes,
@@ -85,7 +89,9 @@ impl Effect {
             | Effect::Delete { key }
             | Effect::Expire { key, .. }
             | Effect::HashSet { key, .. }
-            | Effect::HashRemove { key, .. } => key,
+            | Effect::HashRemove { key, .. }
+            | Effect::SetAdd { key, .. }
+            | Effect::SetRemove { key, .. } => key,
             Effect::Append { stream, .. }
             | Effect::Trim { stream, .. }
             | Effect::StreamState { stream, .. }

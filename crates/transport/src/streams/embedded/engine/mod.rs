@@ -9,11 +9,13 @@ mod apply;
 mod effect;
 pub(crate) mod glob;
 mod group;
+mod idle;
 mod keys;
 mod pending;
 mod read;
 mod refusal;
 mod scan;
+mod sets;
 mod settle;
 mod snapshot;
 mod stream;
@@ -53,6 +55,7 @@ impl<T> Plan<T> {
 pub(crate) enum Value {
     Text(Bytes),
     Hash(BTreeMap<Bytes, Bytes>),
+    Set(BTreeSet<Bytes>),
     Stream(Box<Stream>),
 }
 
@@ -61,6 +64,7 @@ impl Value {
         match self {
             Value::Text(_) => "string",
             Value::Hash(_) => "hash",
+            Value::Set(_) => "set",
             Value::Stream(_) => "stream",
         }
     }
@@ -71,6 +75,8 @@ struct Slot {
     value: Value,
     /// When it expires, ms since the epoch.
     expires_at: Option<u64>,
+    /// When it was used last, where that is known; it isn't kept across restarts.
+    used_at: Option<u64>,
     /// Which key this was to be made; a scan goes by it, so it stays for as long as the key does.
     number: u64,
 }
@@ -123,6 +129,15 @@ impl Engine {
         match self.value(key, now) {
             None => Ok(None),
             Some(Value::Text(value)) => Ok(Some(value)),
+            Some(_) => Err(Refusal::WRONG_TYPE),
+        }
+    }
+
+    /// The set at a key, if there is one.
+    pub(crate) fn set(&self, key: &[u8], now: u64) -> Result<Option<&BTreeSet<Bytes>>, Refusal> {
+        match self.value(key, now) {
+            None => Ok(None),
+            Some(Value::Set(members)) => Ok(Some(members)),
             Some(_) => Err(Refusal::WRONG_TYPE),
         }
     }

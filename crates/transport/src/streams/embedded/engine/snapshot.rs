@@ -32,6 +32,14 @@ impl Engine {
                         })?;
                     }
                 }
+                Value::Set(set) => {
+                    for member in set {
+                        emit(Effect::SetAdd {
+                            key: key.clone(),
+                            members: vec![member.clone()],
+                        })?;
+                    }
+                }
                 Value::Stream(stream) => whole_stream(key, stream, &mut emit)?,
             }
             if slot.expires_at.is_some() {

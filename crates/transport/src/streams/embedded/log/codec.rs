@@ -35,10 +35,17 @@ pub(crate) fn encode(effect: &Effect, out: &mut Vec<u8>) {
         Effect::HashRemove { key, fields } => {
             out.push(5);
             bytes(out, key);
-            number(out, fields.len() as u64);
-            for field in fields {
-                bytes(out, field);
-            }
+            list(out, fields);
+        }
+        Effect::SetAdd { key, members } => {
+            out.push(15);
+            bytes(out, key);
+            list(out, members);
+        }
+        Effect::SetRemove { key, members } => {
+            out.push(16);
+            bytes(out, key);
+            list(out, members);
         }
         Effect::Append { stream, id, fields } => {
             out.push(6);
@@ -141,6 +148,13 @@ fn bytes(out: &mut Vec<u8>, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
+fn list(out: &mut Vec<u8>, values: &[Bytes]) {
+    number(out, values.len() as u64);
+    for value in values {
+        bytes(out, value);
+    }
+}
+
 fn option(out: &mut Vec<u8>, value: Option<u64>) {
     match value {
         None => out.push(0),
@@ -194,6 +208,14 @@ fn take_effect(from: &mut Bytes) -> Option<Effect> {
         5 => Effect::HashRemove {
             key: take_bytes(from)?,
             fields: take_list(from, take_bytes)?,
+        },
+        15 => Effect::SetAdd {
+            key: take_bytes(from)?,
+            members: take_list(from, take_bytes)?,
+        },
+        16 => Effect::SetRemove {
+            key: take_bytes(from)?,
+            members: take_list(from, take_bytes)?,
         },
         6 => Effect::Append {
             stream: take_bytes(from)?,
@@ -324,6 +346,10 @@ mod tests {
             (word(), fields()).prop_map(|(key, fields)| Effect::HashSet { key, fields }),
             (word(), prop::collection::vec(word(), 0..4))
                 .prop_map(|(key, fields)| Effect::HashRemove { key, fields }),
+            (word(), prop::collection::vec(word(), 0..3))
+                .prop_map(|(key, members)| Effect::SetAdd { key, members }),
+            (word(), prop::collection::vec(word(), 0..3))
+                .prop_map(|(key, members)| Effect::SetRemove { key, members }),
             (word(), id(), fields()).prop_map(|(stream, id, fields)| Effect::Append {
                 stream,
                 id,

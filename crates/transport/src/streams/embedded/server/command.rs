@@ -138,3 +138,25 @@ pub(super) enum Command {
     },
     GroupsInfo(Bytes),
 }
+
+impl Command {
+    /// The streams that it uses, by reading or writing them.
+    pub(super) fn streams(&self) -> Vec<Bytes> {
+        match self {
+            Command::Read(reading) => reading.streams.iter().map(|(key, _)| key.clone()).collect(),
+            Command::Add { key, .. }
+            | Command::Len(key)
+            | Command::Range { key, .. }
+            | Command::Trim { key, .. }
+            | Command::GroupCreate { key, .. }
+            | Command::GroupDestroy { key, .. }
+            | Command::Acknowledge { key, .. }
+            | Command::PendingSummary { key, .. }
+            | Command::Pending { key, .. }
+            | Command::AutoClaim { key, .. }
+            | Command::StreamInfo { key, .. }
+            | Command::GroupsInfo(key) => vec![key.clone()],
+            _ => Vec::new(),
+        }
+    }
+}

@@ -17,9 +17,9 @@ use super::reply::{Protocol, Reply};
 use super::session::{Next, Session};
 use super::show;
 use super::table::{self, Meaning};
-use crate::streams::embedded::Position;
 use crate::streams::embedded::blocked::Served;
 use crate::streams::embedded::server::command::Command;
+use crate::streams::embedded::{Position, now_ms};
 
 /// Bytes asked of the socket at a time.
 const READ: usize = 16 * 1024;
@@ -77,7 +77,8 @@ struct Ticket<'a> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        self.house.store.lock().blocked.leave(self.number);
+        let now = now_ms();
+        self.house.store.lock().leave_blocked(self.number, now);
     }
 }
 

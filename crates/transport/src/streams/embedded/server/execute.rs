@@ -28,6 +28,9 @@ pub(super) fn execute(
     protocol: Protocol,
     now: u64,
 ) -> Outcome {
+    for stream in command.streams() {
+        state.engine.note_use(&stream, now);
+    }
     let answer = match command {
         Command::Read(reading) => {
             return read(state, reading, protocol, now)
