@@ -81,7 +81,7 @@ impl Client {
             Some(node) => node,
             None => format!("node-{}", random_id()?.get(..8).unwrap_or_default()),
         };
-        let store = Store::new(url, options.connect_timeout, options.response_timeout)?;
+        let store = Store::new(url, options.connect_timeout, options.response_timeout).await?;
         let writing = store.connect().await?;
         let reading = store.connect_to_wait(BLOCK).await?;
 

@@ -33,6 +33,16 @@ impl Command {
         }
     }
 
+    /// One command of the batch that this is. Its id is the batch's with its place.
+    pub(crate) fn item(&self, at: usize, name: String, params: &str) -> Command {
+        Command {
+            id: format!("{}.{at}", self.id),
+            name,
+            params: params.to_owned(),
+            ..self.clone()
+        }
+    }
+
     /// Its id, the same each time that it is delivered.
     #[must_use]
     pub fn id(&self) -> &str {

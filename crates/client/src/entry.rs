@@ -97,6 +97,8 @@ fn says_relayed(result: &str) -> bool {
 pub(crate) enum Concern {
     /// A command for us; it wants an answer.
     Command,
+    /// Several commands for us, which want one answer.
+    Batch,
     /// An event for us; nobody waits for an answer.
     Event,
     /// None of our business: an answer, or something on its way to others.
@@ -110,6 +112,8 @@ pub(crate) fn concern(raw: &Raw) -> Concern {
     match kind(raw) {
         b"c" => Concern::Command,
         b"e" => Concern::Event,
+        // One that no daemon has put there is this site's own, for the daemon.
+        b"bc" if first(raw, &["_rr"]).is_some() => Concern::Batch,
         _ => Concern::Nothing,
     }
 }
@@ -182,6 +186,8 @@ mod tests {
         assert_eq!(concern(&raw(&[("type", "e"), ("c", "x")])), Concern::Event);
         assert_eq!(concern(&raw(&[("t", "r"), ("ri", "x")])), Concern::Nothing);
         assert_eq!(concern(&raw(&[])), Concern::Nothing);
+        assert_eq!(concern(&raw(&[("t", "bc"), ("_rr", "a")])), Concern::Batch);
+        assert_eq!(concern(&raw(&[("t", "bc")])), Concern::Nothing);
     }
 
     #[test]

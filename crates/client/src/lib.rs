@@ -17,8 +17,10 @@
 
 mod answering;
 mod answers;
+mod batch;
 mod client;
 mod command;
+mod dial;
 mod entry;
 mod error;
 mod link;
@@ -31,6 +33,7 @@ mod worker;
 
 pub use client::Client;
 pub use command::{Command, Failure};
+pub use dial::redis_client;
 pub use error::{CallError, ClientError, StoreError};
 pub use options::Builder;
 pub use reply::Reply;

@@ -76,7 +76,8 @@ impl Serve {
         self
     }
 
-    /// Starts to read commands and to answer each with what `handler` makes of it.
+    /// Starts to read commands and to answer each with what `handler` makes of it. The commands of
+    /// a batch are given to it one after the other, and share the time that one may take.
     ///
     /// # Errors
     /// [`ClientError`] when the group can't be made or the store can't be reached.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr, IntoConnectionInfo, RedisError, Value};
+use redis::{AsyncConnectionConfig, ConnectionAddr, RedisError, Value};
 
+use crate::dial::redis_client;
 use crate::error::{ClientError, StoreError};
 
 /// Where the store is and how to reach it. Opens as many connections as are asked for.
@@ -17,23 +18,15 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn new(
+    pub(crate) async fn new(
         url: &str,
         connect_timeout: Duration,
         response_timeout: Duration,
     ) -> Result<Store, ClientError> {
-        let bad_url = |error: RedisError| ClientError::Url {
-            reason: error.category().to_owned(),
-        };
-        let info = url.into_connection_info().map_err(bad_url)?;
-        // Not in any default of the library, and worth 40 ms on every small write.
-        let settings = info.tcp_settings().clone().set_nodelay(true);
-        let info = info.set_tcp_settings(settings);
-        let at = place(info.addr());
-        let client = redis::Client::open(info).map_err(bad_url)?;
+        let client = redis_client(url).await?;
         Ok(Store {
+            at: place(client.get_connection_info().addr()),
             client,
-            at,
             connect_timeout,
             response_timeout,
         })

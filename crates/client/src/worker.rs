@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::answering::Answering;
+use crate::batch::Batch;
 use crate::command::{Command, Failure};
 use crate::entry::{self, Concern};
 use crate::error::StoreError;
@@ -136,14 +137,11 @@ where
             if self.held.contains(&raw.id) {
                 continue;
             }
-            let event = match entry::concern(&raw) {
-                Concern::Nothing => {
-                    passed.push(raw.id);
-                    continue;
-                }
-                Concern::Event => true,
-                Concern::Command => false,
-            };
+            let concern = entry::concern(&raw);
+            if concern == Concern::Nothing {
+                passed.push(raw.id);
+                continue;
+            }
             let permit = match first.take() {
                 Some(permit) => permit,
                 None => match self.permits.clone().acquire_owned().await {
@@ -153,10 +151,18 @@ where
             };
             self.held.insert(raw.id.clone());
             let answering = Answering::new(self.serve.clone(), raw.id.clone());
-            let command = Command::from_raw(&raw, event);
             let handler = self.handler.clone();
             self.running.spawn(async move {
-                let entry = answering.answer(command, handler).await;
+                let entry = match concern {
+                    Concern::Batch => {
+                        let batch = Batch::from_raw(&raw);
+                        answering.answer_batch(batch, handler).await
+                    }
+                    _ => {
+                        let command = Command::from_raw(&raw, concern == Concern::Event);
+                        answering.answer(command, handler).await
+                    }
+                };
                 drop(permit);
                 entry
             });

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use bytes::Bytes;
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal, $advice:literal;)*) => {
         /// An error code as it goes on the wire (`_ec`), into logs and into metric labels.
@@ -61,6 +63,23 @@ codes! {
     ChannelsFull = "RELAY.CHANNELS_FULL", "close channels that aren't used, or raise `relay.max_channels`";
     /// The store couldn't carry out a command of the daemon.
     Unavailable = "RELAY.UNAVAILABLE", "try again; see `/readyz` for the state of the store";
+}
+
+/// Begins every code of the daemon's own.
+const OWN: &[u8] = b"RELAY.";
+
+/// Stands before a code of the daemon's own that a service gives as its answer's.
+const FOREIGN: &[u8] = b"SERVICE.";
+
+/// A service's code as it is carried: one that the daemon alone may give is marked as the
+/// service's, so that an answer is never taken for a refusal.
+#[must_use]
+pub fn of_service(code: &Bytes) -> Bytes {
+    if code.starts_with(OWN) {
+        [FOREIGN, code].concat().into()
+    } else {
+        code.clone()
+    }
 }
 
 impl fmt::Display for Code {

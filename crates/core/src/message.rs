@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 
-use crate::code::{Code, Refusal};
+use crate::code::{self, Code, Refusal};
 use crate::entry::Fields;
 use crate::trace::TraceParent;
 
@@ -370,10 +370,13 @@ impl<'a> Message<'a> {
         let mut out = Fields::with_capacity(self.fields.len() + 4);
         out.push("t", self.kind.unwrap_or(Kind::Response).as_str());
         out.push("ri", request_id);
-        self.copy(&mut out, Slot::Status, "st");
+        // As whoever polls is told it, whatever word the service has for it.
+        out.push("st", if self.succeeded() { "ok" } else { "error" });
         self.body(&mut out, Slot::Result, "r", label);
         self.copy(&mut out, Slot::Error, "e");
-        self.copy(&mut out, Slot::ErrorCode, "_ec");
+        if let Some(code) = self.value(Slot::ErrorCode) {
+            out.push("_ec", code::of_service(code));
+        }
         out.push("_cr", label.delivery.clone());
         self.copy(&mut out, Slot::RequestId, "i");
         self.copy(&mut out, Slot::Command, "c");
@@ -473,6 +476,28 @@ mod tests {
             translated: None,
             trace: None,
         }
+    }
+
+    #[test]
+    fn an_answer_says_ok_or_error_and_is_never_taken_for_a_refusal() {
+        let carried = |pairs: &[(&'static str, &'static str)]| {
+            let given: Fields = [("t", "r")].iter().chain(pairs).copied().collect();
+            let out = Message::read(&given).carry_home(&label(), "mine".into());
+            let text = |name: &[u8]| {
+                let value = out.get(name).map(|value| value.to_vec());
+                String::from_utf8(value.unwrap_or_default()).unwrap()
+            };
+            (text(b"st"), text(b"_ec"))
+        };
+        let pair = |st: &str, ec: &str| (st.to_owned(), ec.to_owned());
+        assert_eq!(carried(&[]), pair("ok", ""));
+        assert_eq!(carried(&[("status", "success")]), pair("ok", ""));
+        assert_eq!(carried(&[("st", "whatever")]), pair("error", ""));
+        assert_eq!(carried(&[("e", "no")]), pair("error", ""));
+        let own = [("st", "error"), ("_ec", "NO_MONEY")];
+        assert_eq!(carried(&own), pair("error", "NO_MONEY"));
+        let forged = [("st", "error"), ("_ec", "RELAY.DENIED")];
+        assert_eq!(carried(&forged), pair("error", "SERVICE.RELAY.DENIED"));
     }
 
     #[test]

@@ -68,6 +68,13 @@ impl Side {
         }
     }
 
+    fn spellings(&self) -> Vec<String> {
+        match self {
+            Side::Any => vec!["*".to_owned()],
+            Side::Site(site) => vec![site.to_string(), format!("{{{site}}}")],
+        }
+    }
+
     fn as_str(&self) -> &str {
         match self {
             Side::Any => "*",
@@ -95,6 +102,18 @@ impl Pair {
                 rule: format!("{source}:{target}"),
             }),
         }
+    }
+
+    /// Every name under which a rule for this pair may be stored; the daemon's own comes first.
+    #[must_use]
+    pub fn spellings(&self) -> Vec<String> {
+        let mut names = Vec::with_capacity(4);
+        for source in self.source.spellings() {
+            for target in self.target.spellings() {
+                names.push(format!("{source}:{target}"));
+            }
+        }
+        names
     }
 
     /// The widest reading of a name that can't be read: what isn't understood may be anybody.

@@ -1,5 +1,7 @@
 //! Batch commands: several commands in the parameters of one.
 
+use std::collections::BTreeMap;
+
 use crossway_core::code::{Code, Refusal};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -56,6 +58,21 @@ pub(crate) fn parse(params: Option<&[u8]>) -> Result<Vec<Item<'_>>, Refusal> {
         .collect())
 }
 
+/// The names of commands that stand in a batch, as far as they can be read: of one that is refused
+/// too, so that it is known whose it is.
+pub(crate) fn names(params: Option<&[u8]>) -> Vec<String> {
+    const SPELLINGS: [&str; 4] = ["c", "cmd", "command", "command_name"];
+    let text = params.unwrap_or_default();
+    let items: Vec<&RawValue> = serde_json::from_slice(text).unwrap_or_default();
+    items
+        .into_iter()
+        .filter_map(|item| serde_json::from_str::<BTreeMap<String, &RawValue>>(item.get()).ok())
+        .flat_map(|item| SPELLINGS.map(|spelling| item.get(spelling).map(|name| name.get())))
+        .flatten()
+        .filter_map(|name| serde_json::from_str(name).ok())
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,6 +94,17 @@ mod tests {
             ("read", r#"{"a":1}"#, Some("1"))
         );
         assert_eq!((items[1].command.as_str(), items[1].params), ("x", "{}"));
+    }
+
+    #[test]
+    fn the_names_in_a_faulty_batch_are_read_as_far_as_they_can_be() {
+        let text = br#"[{"c":"ping"}, 5, {"c":7}, {"p":{}}, {"cmd":"a","command":"b"}]"#;
+        assert!(parse(Some(text)).is_err());
+        assert_eq!(names(Some(text)), ["ping", "a", "b"]);
+        for text in [&b"[{\"c\":\"ping\"}"[..], b"{}", b"\xff", b""] {
+            assert!(names(Some(text)).is_empty());
+        }
+        assert!(names(None).is_empty());
     }
 
     #[test]

@@ -323,3 +323,16 @@ async fn a_client_that_can_not_be_says_why_without_the_password() {
         .unwrap_err();
     assert!(name.to_string().contains("a:b"), "{name}");
 }
+
+#[tokio::test]
+async fn over_tls_the_authority_that_the_url_names_is_the_one_that_is_believed() {
+    let server = RedisServer::builder().tls(true).start().await;
+    let authority = server.authority().display().to_string();
+    let connect = async |url: String| Client::connect(&url, "shop", "production").await;
+    let trusting = format!("{}?ca={authority}", server.tls_url());
+    assert!(connect(trusting).await.is_ok());
+    assert!(connect(server.tls_url()).await.is_err());
+    let absent = connect(format!("{}?ca=/nowhere.pem", server.tls_url())).await;
+    let told = absent.unwrap_err().to_string();
+    assert!(told.contains("/nowhere.pem"), "{told}");
+}

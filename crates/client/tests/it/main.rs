@@ -5,6 +5,7 @@
     reason = "a test's own parts may panic: that is its report"
 )]
 
+mod batches;
 mod calls;
 mod examples;
 mod relay;

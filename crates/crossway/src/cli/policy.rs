@@ -266,13 +266,15 @@ impl Set {
 impl Remove {
     async fn run(self, common: &Common, output: Output) -> Result<Answer, CliError> {
         // A rule that can't be read must be removable too, so the name is taken as it is written.
-        let name = match pair(&self.source, &self.target) {
-            Ok(pair) => pair,
-            Err(_) => format!("{}:{}", self.source, self.target),
+        let written = format!("{}:{}", self.source, self.target);
+        let names = match Pair::new(&self.source, &self.target) {
+            Ok(pair) => pair.spellings(),
+            Err(_) => vec![written.clone()],
         };
+        let name = names.first().cloned().unwrap_or(written);
         let mut store = Store::open(common, Duration::ZERO).await?;
         let removed = store
-            .hash_remove(&store.keys.policy().clone(), &name)
+            .hash_remove(&store.keys.policy().clone(), &names)
             .await?;
         let text = if removed {
             format!("{name} is removed")

@@ -118,7 +118,7 @@ async fn remove(name: &str, common: &Common, output: Output) -> Result<Answer, C
     let site = site(name)?;
     let mut store = Store::open(common, Duration::ZERO).await?;
     let removed = store
-        .hash_remove(&store.keys.sites().clone(), site.as_str())
+        .hash_remove(&store.keys.sites().clone(), &[site.to_string()])
         .await?;
     let text = if removed {
         format!("{site} is removed")

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crossway_client::redis_client;
 use crossway_core::address::Keyspace;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, IntoConnectionInfo, RedisError, Value};
+use redis::{AsyncConnectionConfig, RedisError, Value};
 
 use super::{CliError, Common};
 use crate::config::{Config, StoreUrl};
@@ -47,9 +48,10 @@ impl Store {
             .relay
             .keyspace()
             .map_err(|error| CliError::Input(error.to_string()))?;
-        let connection = connect(url, block)
-            .await
-            .map_err(|error| failed(url.place(), &error))?;
+        let connection = connect(url, block).await.map_err(|reason| StoreError {
+            at: url.place().to_owned(),
+            reason,
+        })?;
         Ok(Store {
             config,
             keys,
@@ -105,22 +107,28 @@ impl Store {
             .map(drop)
     }
 
-    /// Removes a field of a hash, and tells whether it was there.
-    pub(super) async fn hash_remove(&mut self, key: &str, field: &str) -> Result<bool, StoreError> {
-        Ok(self.run(redis::cmd("HDEL").arg(key).arg(field)).await? == Value::Int(1))
+    /// Removes fields of a hash, and tells whether any was there.
+    pub(super) async fn hash_remove(
+        &mut self,
+        key: &str,
+        fields: &[String],
+    ) -> Result<bool, StoreError> {
+        let removed = self.run(redis::cmd("HDEL").arg(key).arg(fields)).await?;
+        Ok(!matches!(removed, Value::Int(0)))
     }
 }
 
-async fn connect(url: &StoreUrl, block: Duration) -> Result<MultiplexedConnection, RedisError> {
-    let info = url.expose().into_connection_info()?;
-    let settings = info.tcp_settings().clone().set_nodelay(true);
-    let client = redis::Client::open(info.set_tcp_settings(settings))?;
+async fn connect(url: &StoreUrl, block: Duration) -> Result<MultiplexedConnection, String> {
+    let client = redis_client(url.expose())
+        .await
+        .map_err(|error| error.to_string())?;
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(PATIENCE))
         .set_response_timeout(Some(PATIENCE.saturating_add(block)));
     client
         .get_multiplexed_async_connection_with_config(&config)
         .await
+        .map_err(|error| error.to_string())
 }
 
 fn failed(at: &str, error: &RedisError) -> StoreError {

@@ -3,7 +3,8 @@
 use std::process::Command;
 
 use crossway_client::{Client, Failure};
-use crossway_harness::{Daemon, RedisServer};
+use crossway_harness::store::{PATIENCE, add, connect, entries, unified_stream};
+use crossway_harness::{Daemon, RedisServer, eventually};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
@@ -135,4 +136,30 @@ async fn a_conversation_over_a_server() {
     let mut daemon = Daemon::up(PROGRAM, &server.url()).await;
     converse(&daemon, &server.url()).await;
     assert!(daemon.terminate().await, "{}", daemon.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_goes_there_and_its_answers_come_home_in_one() {
+    let daemon = Daemon::up(PROGRAM, "embedded").await;
+    let billing = Client::connect(&daemon.embedded_url(), "billing", "production")
+        .await
+        .unwrap();
+    let serving = billing
+        .serve(|command: crossway_client::Command| async move { command.params::<i64>() })
+        .await
+        .unwrap();
+    let mut store = connect(&daemon.embedded_url()).await;
+    let p = r#"[{"i":"x","c":"echo","p":1},{"c":"echo","p":2}]"#;
+    let batch = [("t", "bc"), ("i", "many"), ("p", p), ("_rt", "billing")];
+    add(&mut store, &unified_stream("shop"), &batch).await;
+    let home = eventually(PATIENCE, "the answers to come home", async || {
+        let all = entries(&mut store.clone(), &unified_stream("shop")).await;
+        let mut fields = all.into_iter().map(|(_, fields)| fields);
+        fields.find(|fields| fields["t"] == "br" && fields["ri"] == "many")
+    })
+    .await;
+    let answers: Value = serde_json::from_str(&home["r"]).unwrap();
+    let expected = json!([{"ri": "x", "st": "ok", "r": 1}, {"ri": null, "st": "ok", "r": 2}]);
+    assert_eq!((&*home["ss"], answers), ("billing", expected));
+    serving.stop().await;
 }

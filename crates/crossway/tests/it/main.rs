@@ -15,6 +15,7 @@ mod conversation;
 mod dead;
 mod demo;
 mod documents;
+mod full_disk;
 mod languages;
 mod losses;
 mod program;

@@ -90,6 +90,42 @@ async fn a_rule_that_is_set_is_listed_explained_and_removed() {
 }
 
 #[tokio::test]
+async fn a_rule_is_removed_however_its_sites_are_spelled() {
+    let server = RedisServer::start().await;
+    let rule = r#"{"action":"deny","commands":["*"]}"#;
+    let mut connection = server.client().await;
+    for (stored, given) in [
+        ("{a}:b", ["a", "b"]),
+        ("{a}:{b}", ["a", "{b}"]),
+        ("a:b", ["{a}", "{b}"]),
+        ("*:{b}", ["*", "b"]),
+        ("not a site:b", ["not a site", "b"]),
+    ] {
+        let _: i64 = redis::cmd("HSET")
+            .arg(&["gnode:gnode:relay:policy", stored, rule])
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        let removed = on(&server, &["policy", "remove", given[0], given[1]]);
+        assert_eq!(removed.status, 0, "{stored}");
+        let listed = on(&server, &["policy", "list"]).object();
+        assert_eq!(listed["rules"], json!({}), "{stored}");
+    }
+}
+
+#[tokio::test]
+async fn over_tls_the_authority_that_the_url_names_is_the_one_that_is_believed() {
+    let server = RedisServer::builder().tls(true).start().await;
+    let trusting = format!("{}?ca={}", server.tls_url(), server.authority().display());
+    let list = |url: &str| run(&["policy", "list", "--json", "--url", url]);
+    assert_eq!(list(&trusting).status, 0);
+    assert_ne!(list(&server.tls_url()).status, 0, "nobody vouches for it");
+    let elsewhere = list(&format!("{}?ca=/nowhere.pem", server.tls_url()));
+    assert_ne!(elsewhere.status, 0);
+    assert!(elsewhere.err.contains("/nowhere.pem"), "{}", elsewhere.err);
+}
+
+#[tokio::test]
 async fn a_stored_rule_that_can_not_be_read_denies_and_is_shown_as_such() {
     let server = RedisServer::start().await;
     let _: i64 = redis::cmd("HSET")

@@ -89,11 +89,11 @@ pub(crate) fn is_own(kind: Kind, message: &Message<'_>) -> bool {
     }
     match kind {
         Kind::Command => Command::parse(message.command()).is_some(),
-        Kind::BatchCommand => batch::parse(message.params().map(|p| &**p)).is_ok_and(|items| {
-            items
-                .iter()
-                .any(|item| Command::parse(&item.command).is_some())
-        }),
+        // A faulty batch too, as far as it can be read: its site waits for an answer. One in which
+        // nothing can be read is the site's own, in whatever format that likes.
+        Kind::BatchCommand => batch::names(message.params().map(|p| &**p))
+            .iter()
+            .any(|name| Command::parse(name).is_some()),
         Kind::Response | Kind::BatchResponse | Kind::Event => false,
     }
 }

@@ -55,13 +55,13 @@ impl Commands<'_> {
     pub(super) async fn policy_remove(&self, params: &[u8]) -> Result<Value, DirectoryError> {
         let params: PairParams = parse(params)?;
         let key = self.directory.options().keyspace.policy();
-        // As it was written by hand, perhaps in the other spelling, and as the daemon writes it.
-        let given = format!("{}:{}", params.source, params.target);
-        let pair = Pair::new(&params.source, &params.target)
-            .map_err(|error| bad(&error))?
-            .to_string();
-        let removed = self.store.hash_remove(&key, &given).await?
-            | self.store.hash_remove(&key, &pair).await?;
+        // Whoever wrote it by hand may have spelled it otherwise than the daemon does.
+        let pair = Pair::new(&params.source, &params.target).map_err(|error| bad(&error))?;
+        let mut removed = false;
+        for name in pair.spellings() {
+            removed |= self.store.hash_remove(&key, &name).await?;
+        }
+        let pair = pair.to_string();
         self.directory.refresh().await?;
         Ok(json!({"rule": pair, "removed": removed}))
     }

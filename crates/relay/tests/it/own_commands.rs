@@ -7,6 +7,7 @@ use crate::world::{World, field, stream};
 on_both_stores!(
     the_daemon_answers_its_own_commands_and_leaves_the_others_alone,
     a_batch_of_daemon_commands_is_answered_in_one,
+    a_faulty_batch_is_answered_if_a_daemon_command_can_be_read_in_it,
 );
 
 async fn the_daemon_answers_its_own_commands_and_leaves_the_others_alone(world: World) {
@@ -49,4 +50,26 @@ async fn a_batch_of_daemon_commands_is_answered_in_one(world: World) {
         (&json!("error"), &json!("RELAY.FORBIDDEN"))
     );
     assert_eq!(answers[2]["st"], "error");
+}
+
+async fn a_faulty_batch_is_answered_if_a_daemon_command_can_be_read_in_it(world: World) {
+    let world = world.start().await;
+    let long = format!("[{}{{}}]", r#"{"c":"ping"},"#.repeat(1000));
+    for (id, p) in [
+        ("1", r#"[{"c":"ping"},5]"#),
+        ("2", r#"[{"c":"ping","command":"other"}]"#),
+        ("3", &long),
+    ] {
+        world.write("a", &[("t", "bc"), ("i", id), ("p", p)]).await;
+        assert_eq!(world.code("a", id).await, "RELAY.BAD_PARAMETERS", "{p}");
+    }
+    for (id, p) in [
+        ("own-1", r#"[{"c":"ping"}"#),
+        ("own-2", r#"[{"c":"mine"},5]"#),
+        ("own-3", "a format of its own"),
+    ] {
+        world.write("a", &[("t", "bc"), ("i", id), ("p", p)]).await;
+        world.settled("a").await;
+        assert!(!world.has("a", "ri", id).await, "{p}");
+    }
 }

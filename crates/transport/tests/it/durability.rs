@@ -131,6 +131,16 @@ async fn the_process_that_is_killed() {
                         "what was refused isn't there"
                     );
                     say("still readable");
+                    say(&format!("{:?}", store.health().await));
+                    // As when somebody makes room.
+                    let room = rustix::process::Rlimit {
+                        current: None,
+                        maximum: None,
+                    };
+                    rustix::process::setrlimit(rustix::process::Resource::Fsize, room).unwrap();
+                    store.append("s", number(value)).await.unwrap();
+                    say(&format!("s {value}"));
+                    say(&format!("{:?}", store.health().await));
                     return;
                 }
             }
@@ -275,7 +285,11 @@ async fn nothing_acknowledged_is_lost_when_the_log_is_being_rewritten() {
 async fn a_full_disk_refuses_writes_and_loses_nothing() {
     let home = tempfile::tempdir().unwrap();
     // The system's own limit on the size of a file stands for a full disk.
-    let limited = ["sh", "-c", "trap '' XFSZ; ulimit -f 32; exec \"$0\" \"$@\""];
+    let limited = [
+        "sh",
+        "-c",
+        "trap '' XFSZ; ulimit -S -f 32; exec \"$0\" \"$@\"",
+    ];
     let mut child = start(home.path(), "full", &limited);
     let mut acknowledged = 0;
     let mut after = Vec::new();
@@ -294,6 +308,11 @@ async fn a_full_disk_refuses_writes_and_loses_nothing() {
         "{after:?}"
     );
     assert_eq!(after[1], "still readable");
+    assert!(
+        after[2].starts_with("Down(") && after[2].contains("can't be written"),
+        "{after:?}"
+    );
+    assert_eq!(after[3], "Up", "as much was taken");
     let store = open(home.path(), Sync::EverySecond);
     assert_eq!(
         numbers(&store, "s").await,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -356,13 +356,13 @@ impl Streams for Embedded {
     }
 
     async fn health(&self) -> Health {
-        let broken = self
+        let ails = self
             .store
             .lock()
             .log
             .as_ref()
-            .and_then(|log| log.broken().map(str::to_owned));
-        broken.map_or(Health::Up, Health::Down)
+            .and_then(|log| log.ails(Instant::now()).map(str::to_owned));
+        ails.map_or(Health::Up, Health::Down)
     }
 }
 

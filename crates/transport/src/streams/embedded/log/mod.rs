@@ -7,6 +7,7 @@
 mod codec;
 pub(crate) mod keeper;
 pub(crate) mod record;
+mod room;
 pub(crate) mod segment;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,9 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
+use self::room::Room;
 use self::segment::Ending;
 use super::engine::{Effect, Engine};
 use crate::streams::StoreError;
@@ -42,6 +45,7 @@ pub(crate) struct Log {
     snapshot: u64,
     /// Set when the file can't be trusted to take another record.
     broken: Option<String>,
+    room: Room,
     buffer: Vec<u8>,
     /// Held for as long as the store is open; the lock on it keeps other processes out.
     _lock: File,
@@ -147,6 +151,7 @@ pub(crate) fn open(dir: &Path) -> Result<(Log, Engine), StoreError> {
         uncompacted,
         snapshot,
         broken: None,
+        room: Room::default(),
         buffer,
         _lock: lock,
     };
@@ -238,10 +243,12 @@ impl Log {
                     "a record was written in part ({error}) and can't be taken back ({stuck}); restart once the disk is well"
                 ));
             }
-            return Err(self.refused(&format!(
-                "the log can't be written: {error}; nothing was changed, make room and try again"
-            )));
+            let why = format!("the log can't be written: {error}");
+            let refusal = format!("{why}; nothing was changed, make room and try again");
+            self.room.refused(self.buffer.len(), why, Instant::now());
+            return Err(self.refused(&refusal));
         }
+        self.room.taken(self.buffer.len());
         let len = self.buffer.len() as u64;
         self.len = self.len.saturating_add(len);
         self.written = self.written.saturating_add(len);
@@ -275,6 +282,11 @@ impl Log {
     /// Why the log takes nothing, if so.
     pub(crate) fn broken(&self) -> Option<&str> {
         self.broken.as_deref()
+    }
+
+    /// Why the log takes nothing now, or lately took something not.
+    pub(crate) fn ails(&self, now: Instant) -> Option<&str> {
+        self.broken.as_deref().or_else(|| self.room.lacks(now))
     }
 
     pub(crate) fn file(&self) -> Arc<File> {
